@@ -1,10 +1,10 @@
-# Two commands are enough to begin with: `make run` and `make test`.
+# To start, two commands are enough: `make run` and `make test`.
 
 NATIVE := $(wildcard src/mainstem/model/native/*.[ch])
 PYTHON_IN_VENV := .venv/bin/python
 BIN := .venv/bin
-# Many tests start processes: compiled modules are kept, whatever the surroundings say, or each of
-# these processes compiles all that it imports again.
+# Many tests start processes: bytecode is cached even if the environment disables it, or each of
+# these processes would compile all its imports again.
 export PYTHONDONTWRITEBYTECODE =
 ARGS ?=
 PYTEST_ARGS ?=
@@ -15,7 +15,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-l
 .DEFAULT_GOAL := help
 .PHONY: help run test check gates format docs pin clients cluster chaos chaos-pipelines sim fuzz bench clean
 
-help:  ## Say what can be made.
+help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
 
 .venv/.ready-run: pyproject.toml constraints.txt $(NATIVE)
@@ -27,7 +27,7 @@ help:  ## Say what can be made.
 .venv/.ready-docs: pyproject.toml constraints.txt
 	@scripts/setup docs
 
-run: .venv/.ready-run  ## Set up and start a node and a demonstration (ARGS=--no-demo: the node).
+run: .venv/.ready-run  ## Set up and start a node with a demo (ARGS=--no-demo: without).
 	@exec $(BIN)/mainstem dev --demo $(ARGS)
 
 test: .venv/.ready-test  ## Set up, then run every gate and every test (ARGS=--durations: and list the 30 slowest).
@@ -36,7 +36,7 @@ test: .venv/.ready-test  ## Set up, then run every gate and every test (ARGS=--d
 	$(PYTEST) $(patsubst --durations,--durations=30,$(ARGS)) $(PYTEST_ARGS)
 
 # Types take about as long as all the rest, so two jobs at a time use two cores.
-# A check that fails does not keep the others from reporting what they find.
+# A failing check does not stop the others.
 GATES := check-types check-format check-lint check-imports
 .PHONY: $(GATES) check-tidy
 PARALLEL = $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target
@@ -44,7 +44,7 @@ PARALLEL = $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=targ
 check: .venv/.ready-test  ## Format, lint, types, import direction, project rules.
 	@$(PARALLEL) $(GATES) check-tidy
 
-# What `check` does without tests: `test` runs the project rules among the others, once.
+# `check` without the project rules, which `test` runs with the other tests.
 gates: .venv/.ready-test
 	@$(PARALLEL) $(GATES)
 
@@ -70,7 +70,7 @@ format: .venv/.ready-test  ## Format every file.
 docs: .venv/.ready-docs  ## Build the documentation as a site in build/site.
 	$(BIN)/mkdocs build --strict
 
-pin:  ## Resolve all dependencies afresh into constraints.txt.
+pin:  ## Resolve all dependencies again into constraints.txt.
 	scripts/pin
 
 clients: .venv/.ready-test  ## Every real Kafka client, full volume.
@@ -86,17 +86,17 @@ chaos: .venv/.ready-test  ## Kill and power-loss rounds.
 	@scripts/system-packages
 	scripts/chaos $(ARGS)
 
-chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, beside faults of every server.
+chaos-pipelines: .venv/.ready-test  ## Kill pipelines, Spark and node, with faults of every server.
 	@scripts/system-packages
 	scripts/chaos-pipelines $(ARGS)
 
-sim: .venv/.ready-test  ## Ranges, whole nodes and Raft in a hostile world, seed after seed.
+sim: .venv/.ready-test  ## Simulate ranges, whole nodes and Raft under faults.
 	scripts/sim $(ARGS)
 
 fuzz: .venv/.ready-test  ## A million malformed inputs.
 	scripts/fuzz $(ARGS)
 
-bench: .venv/.ready-test  ## Speed and memory, beside Apache Kafka.
+bench: .venv/.ready-test  ## Speed and memory, compared with Apache Kafka.
 	@scripts/system-packages bench
 	scripts/bench $(ARGS)
 

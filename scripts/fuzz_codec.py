@@ -1,4 +1,4 @@
-"""Fuzzes what reads strangers' bytes: the Kafka codec, request headers, batches, compression.
+"""Fuzzes the decoders of untrusted input: the Kafka codec, request headers, batches, compression.
 
 Each case is named by (seed, index) and by nothing else, so any failure can be run again alone with
 ``--seed S --start I --cases 1``. Most cases mutate a valid encoding, since random bytes rarely
@@ -6,7 +6,7 @@ pass the first length; batches get their checksum repaired every other time, or 
 ever reach the records.
 
 Clean means: a decoder returns a message that survives another round trip or raises ``Malformed``;
-the batch parser raises house errors only; no case takes long; memory stays bounded.
+the batch parser raises only errors of ``model.errors``; no case takes long; memory stays bounded.
 """
 
 import argparse
@@ -295,7 +295,7 @@ def run(
     quiet: bool = False,
     make: Callable[[int], Cases] | None = None,
 ) -> int:
-    """Runs the cases, of Kafka's codec unless told otherwise; returns how many were unclean."""
+    """Run the cases, by default those of Kafka's codec; returns how many were unclean."""
     fuzzer: Cases = (make or Fuzzer)(seed)
     memory_before = memory_bytes()
     began = shown = time.monotonic()
@@ -331,14 +331,14 @@ def run(
 def main(make: Callable[[int], Cases] | None = None) -> int:
     """Exit code 0 when every case was clean, 1 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases to run")
-    parser.add_argument("--seed", type=int, default=1, help="names the whole series")
+    parser.add_argument("--cases", type=int, default=1_000_000, help="number of cases to run")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the series")
     parser.add_argument("--start", type=int, default=0, help="index of the first case")
     arguments = parser.parse_args()
     try:
         return 1 if run(arguments.seed, arguments.start, arguments.cases, make=make) else 0
     except KeyboardInterrupt:
-        print("interrupted; go on with --start and the last index shown", file=sys.stderr)
+        print("interrupted; continue with --start and the last index shown", file=sys.stderr)
         return 130
 
 

@@ -82,7 +82,7 @@ def _body(chance: random.Random, words: tuple[Any, ...]) -> bytes:
 
 
 def _fitting(chance: random.Random, wanted: Any, depth: int) -> Any:
-    """Mostly what a field wants, sometimes anything."""
+    """Mostly a valid value for a field, sometimes any value."""
     if chance.random() < 0.05 or depth > DEPTH_MAX:
         return _anything(chance)
     text = str(wanted)

@@ -1,7 +1,7 @@
-"""Episodes of Raft cores and storms over Raft groups, seed after seed, until the time is up.
+"""Runs episodes of Raft cores and fault runs of Raft groups for a given CPU time.
 
-Episodes take any order of ticks, losses, writes and crashes; storms run real drivers and files
-under virtual time. A seed that fails is printed with what was broken, and brings it back.
+Episodes take any order of ticks, losses, writes and crashes; fault runs use real drivers and files
+under virtual time. A seed that fails is printed with the violation, and reproduces it.
 """
 
 import argparse
@@ -21,10 +21,10 @@ EPISODES_PER_STORM = 100
 
 
 def main() -> int:
-    """Run until the time is up; 1 when a promise was broken."""
+    """Run until the time is up; 1 when a guarantee was violated."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120.0, help="processor time to spend")
-    parser.add_argument("--seed", type=int, default=10_000, help="the first seed")
+    parser.add_argument("--seconds", type=float, default=120.0, help="CPU seconds to run")
+    parser.add_argument("--seed", type=int, default=10_000, help="first seed")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     total, episodes, committed, terms = FaultRunCounts(), 0, 0, 0
@@ -44,14 +44,14 @@ def main() -> int:
         seed += 1
     print(f"{episodes} episodes of {STEPS} steps: {committed} entries, {terms} terms with a leader")
     print(
-        f"{total.simulated_s / 3600:.1f} hours of storms: {total.acknowledged} acknowledged, "
-        f"{total.reads} reads, {total.crashes} crashes ({total.power_losses} with the power), "
+        f"{total.simulated_s / 3600:.1f} hours of fault runs: {total.acknowledged} acknowledged, "
+        f"{total.reads} reads, {total.crashes} crashes ({total.power_losses} with power loss), "
         f"{total.partitions} partitions, {total.stalls} stalled disks, "
         f"{total.full_disks} full disks, {total.failed_syncs} failed syncs, "
-        f"{total.changes} changes of membership, "
+        f"{total.changes} membership changes, "
         f"{total.terms} terms, {total.messages} messages"
     )
-    print(f"nothing was broken; go on with --seed {seed}")
+    print(f"no violations; continue with --seed {seed}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What MkDocs needs to make a site of pages that are written to be read on a code host.
+"""MkDocs hooks that build a site from pages that are written for a code host.
 
 Pages outside ``docs`` (``extra.pages_outside_docs`` in mkdocs.yml) become pages of the site; links
 to them are changed. Links to source files become plain text, since the site has no source files.
@@ -32,7 +32,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Change links that leave ``docs``, and what is said about code blocks."""
+    """Change links that leave ``docs``, and the attributes of code blocks."""
     added = config.extra["pages_outside_docs"]
     origins = {page: path for path, page in added.items()}
     uri = page.file.src_uri

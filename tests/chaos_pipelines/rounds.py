@@ -104,7 +104,7 @@ def _live(
             time.sleep(draw.uniform(0, 0.5))
         if kind == "java":
             status = connect.kill_java(patience_s=PATIENCE_S)
-            if status != ExitCode.UNAVAILABLE or "Spark has died" not in connect.said():
+            if status != ExitCode.UNAVAILABLE or "Spark has terminated" not in connect.said():
                 told = f"without Java it ended with {status}: {connect.log_tail()}"
                 outcome.anomalies.append(told)
     finally:

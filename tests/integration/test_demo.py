@@ -144,9 +144,9 @@ def test_a_node_serves_on_where_spark_can_neither_be_found_nor_installed(tmp_pat
     try:
         kafka = dev.said(r"Kafka +(127\.0\.0\.1:\d+)\n")
         dev.said(r"(Installing Spark)")
-        dev.said(r"(The demonstration has ended; the node goes on)")
+        dev.said(r"(The demonstration has ended; the node still runs)")
         dev.said(r"(Spark could not be installed: .*none\.txt)")
-        dev.said(r"(--no-demo leaves the demonstration out)")
+        dev.said(r"(--no-demo skips the demonstration)")
         subprocess.run(
             [BIN / "mainstem", "produce", "greetings", "hello", "-b", kafka], timeout=60, check=True
         )

@@ -82,7 +82,7 @@ class Endpoint:
 
 
 async def cut_off_now_and_then(catalogue_group: LossyCatalogueGroup, until_s: float) -> None:
-    """One node after the other, mostly the leader, hears nobody for a while."""
+    """Isolate one node after the other, mostly the leader, for some time."""
     loop, rng = asyncio.get_running_loop(), catalogue_group.rng
     while loop.time() < until_s:
         await asyncio.sleep(rng.random() * 6)

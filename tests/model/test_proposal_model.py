@@ -26,7 +26,7 @@ WORLDS = [
 
 @pytest.mark.parametrize("kinds", WORLDS, ids="-".join)
 def test_no_course_of_events_breaks_a_promise(kinds: tuple[str, ...]) -> None:
-    # Repeats are in the worlds of two: three senders who repeat are too many states.
+    # Only cases of two senders have repeats: three senders that repeat are too many states.
     found = search(kinds, ProposalRules(), tries=2 if len(kinds) < 3 else 1)
     assert found.broken is None, "\n".join(found.trace)
     assert found.states > 20

@@ -1,6 +1,6 @@
-"""The rules of replicated ranges, searched exhaustively in small worlds.
+"""The rules of replicated ranges, searched exhaustively in small models.
 
-The larger worlds are walked through by ``make sim``.
+``make sim`` searches the larger ones.
 """
 
 from functools import cache
@@ -38,16 +38,16 @@ def test_a_protocol_without_one_of_its_rules_is_caught(case: ModelCase) -> None:
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
-def test_a_broken_world_lacks_a_rule_and_is_sound_with_it(case: ModelCase) -> None:
+def test_a_broken_case_lacks_a_rule_and_is_sound_with_it(case: ModelCase) -> None:
     assert case.rules != RangeRules()
     assert search_once(case.bounds, RangeRules()).violation is None
 
 
-def test_every_oracle_is_offended_by_some_broken_world() -> None:
+def test_every_oracle_is_violated_by_some_broken_case() -> None:
     assert {case.expected for case in BROKEN} == set(Oracle)
 
 
-def test_every_rule_is_broken_by_some_world() -> None:
+def test_every_rule_is_broken_by_some_case() -> None:
     broken = {
         name
         for case in BROKEN
@@ -57,7 +57,7 @@ def test_every_rule_is_broken_by_some_world() -> None:
     assert broken == set(RangeRules._fields)
 
 
-def test_the_course_of_a_violation_can_be_walked_step_by_step() -> None:
+def test_the_trace_of_a_violation_can_be_repeated_step_by_step() -> None:
     bounds, rules = Bounds(), RangeRules(freezes=False)
     found = search(bounds, rules)
     state = first(bounds)
@@ -77,13 +77,13 @@ def test_states_that_differ_in_the_names_of_replicas_are_one() -> None:
     assert len({canonical(state) for state in taken}) == 1
 
 
-def test_a_world_that_is_too_large_is_not_called_checked() -> None:
-    with pytest.raises(AssertionError, match="make the world smaller"):
+def test_a_model_that_is_too_large_is_not_called_checked() -> None:
+    with pytest.raises(AssertionError, match="use smaller bounds"):
         search(Bounds(), RangeRules(), states_max=100)
 
 
-def test_the_command_tells_each_course(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_each_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["go on while the seal"]) == 0
-    told = capsys.readouterr().out
-    assert "ACKED_LOST" in told
-    assert " 1. writer 1 assigns offset 0" in told
+    output = capsys.readouterr().out
+    assert "ACKED_LOST" in output
+    assert " 1. writer 1 assigns offset 0" in output

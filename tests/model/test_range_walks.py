@@ -1,6 +1,6 @@
-"""The machines of replicated ranges on seeded courses of messages, stops, elections and seals.
+"""The machines of replicated ranges on random walks of messages, stops, elections and seals.
 
-Each deliberate flaw below must be found by the same courses that the machines survive.
+Each deliberate flaw below must be found by the same walks that the machines survive.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,21 +44,21 @@ def walk_all(seeds: range) -> list[Walk]:
 
 
 @pytest.mark.parametrize("start", range(0, 96, 24))
-def test_nothing_acknowledged_is_lost_on_any_course(start: int) -> None:
+def test_nothing_acknowledged_is_lost_on_any_walk(start: int) -> None:
     walks = walk_all(range(start, start + 24))
     assert sum(len(walk.sim.acked) for walk in walks) > 300
     assert sum(len(walk.sim.catalogue.ranges) for walk in walks) > 50
 
 
-def test_a_seed_names_a_course() -> None:
+def test_a_seed_determines_a_walk() -> None:
     first, second = walked(7), walked(7)
     assert first.sim.acked == second.sim.acked
     assert first.sim.catalogue.ranges == second.sim.catalogue.ranges
 
 
-def test_the_command_tells_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "5", "--count", "3", "--steps", "300"]) == 0
-    assert "3 courses without a violation" in capsys.readouterr().out
+    assert "3 walks without a violation" in capsys.readouterr().out
 
 
 def test_the_command_names_the_seed_of_a_violation(
@@ -165,7 +165,7 @@ FLAWS: dict[str, Patch] = {
     "a replica shows readers all it has written": lambda patch: patch.setattr(
         RangeReplica, "known_committed", property(lambda self: self.written_end, lambda *_: None)
     ),
-    "the end is the A-th largest of whoever answered": lambda patch: patch.setattr(
+    "the end is the A-th largest of all answers": lambda patch: patch.setattr(
         AckPolicy, "recovered_end", naive_end
     ),
     "one acknowledgement fewer commits": lambda patch: patch.setattr(
@@ -232,6 +232,6 @@ def test_a_flaw_in_a_machine_is_found(flaw: Patch, monkeypatch: pytest.MonkeyPat
 def test_late_acknowledgements_alone_are_harmless_behind_a_syncing_fence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The model checker says so, too: either of the two rules is enough, both are kept."""
+    """As in the model checker: either of the two rules is enough, both are kept."""
     monkeypatch.setattr(state_machine.RangeReplica, "_ack", ack_whoever_wrote)
     walk_all(range(40))

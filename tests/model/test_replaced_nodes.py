@@ -1,4 +1,4 @@
-"""Whole nodes in virtual time: what one says that was replaced and does not know it yet."""
+"""Whole nodes in virtual time: answers of a node that was replaced and does not know it yet."""
 
 import asyncio
 from functools import partial
@@ -22,7 +22,7 @@ STALL_S = 20.0
 
 
 @pytest.mark.parametrize("is_cut_off", [True, False])
-async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_tells_no_old_position(
+async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_returns_no_old_offset(
     tmp_path: Path, *, is_cut_off: bool
 ) -> None:
     """It loses its lease and has one again, or hands its shard over.
@@ -45,7 +45,7 @@ async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_tells_no_ol
         else:
             hand_over(cluster, old)
         async with asyncio.timeout(STALL_S / 2):
-            while (new := coordinator(cluster)) is old:  # noqa: ASYNC110 - nobody tells
+            while (new := coordinator(cluster)) is old:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.1)
             await asyncio.sleep(2)
         await commit(new, 2)

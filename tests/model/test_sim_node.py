@@ -20,7 +20,7 @@ pytestmark = virtual_time
 
 @asynccontextmanager
 async def simulated_cluster(folder: Path, *, is_mixed: bool = False) -> AsyncIterator[SimCluster]:
-    """Nodes that have begun, on files that can fail."""
+    """Nodes that have started, on files that can fail."""
     with FaultyFiles() as files:
         rng = Random(1)
         cluster = SimCluster(folder, rng, "written", files, is_oversize=False, is_mixed=is_mixed)

@@ -68,7 +68,7 @@ def is_worker(process: int) -> bool:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process has not ended; one that nobody has waited for has ended."""
+    """Whether a process has not ended; a zombie has ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

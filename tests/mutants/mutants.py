@@ -1,13 +1,12 @@
 """Deliberate bugs, one at a time, and the test that notices each.
 
-A suite is worth what it notices. Every mutant replaces one piece of text of one module;
+Mutants measure the test suite. Every mutant replaces one piece of text of one module;
 ``run.py`` runs the named tests against it, and they must fail. A change of the source that no
 longer contains the text fails the suite too, so that the list stays true.
 
 The first twelve are the classic mistakes of Raft implementations. Random testing alone does not
-find all of them within any patience: entries of old terms committed by counting, and a leader that
-counts its own unwritten entry, survived hours of it and need the stories that were written for
-them.
+find all of them in reasonable time: entries of old terms committed by counting, and a leader that
+counts its own unwritten entry, survived hours of it and need scenarios of their own.
 """
 
 from typing import NamedTuple
@@ -22,7 +21,7 @@ ANY_FACTS = "tests/properties/test_any_facts.py"
 
 
 class Mutant(NamedTuple):
-    """One bug: where, what, and who notices."""
+    """One bug: the module, the change, and the test that notices it."""
 
     name: str
     module: str
@@ -259,8 +258,8 @@ MUTANTS = (
     Mutant(
         "a failed sync is tried again",
         "raft.persistence.wal_storage",
-        '        """Refuse everything from now on."""\n        self._failed = True\n',
-        '        """Refuse everything from now on."""\n',
+        '        """Refuse all further calls."""\n        self._failed = True\n',
+        '        """Refuse all further calls."""\n',
         UNIT + "test_wal_storage.py::test_a_failed_sync_is_final",
     ),
     Mutant(

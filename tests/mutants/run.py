@@ -1,6 +1,6 @@
 """Runs the tests that must notice each mutant: ``python tests/mutants/run.py [part of a name …]``.
 
-Each mutant lives in a process of its own, forked before anything of Raft is imported; the source is
+Each mutant runs in a process of its own, forked before anything of Raft is imported; the source is
 changed on its way into the interpreter and never on disk. Prints one line of JSON for each.
 """
 

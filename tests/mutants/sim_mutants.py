@@ -1,8 +1,8 @@
-"""Rules taken out of the product, and the fault by which the simulation notices each.
+"""Rules removed from the product, and the fault by which the simulation notices each.
 
-``python tests/mutants/sim_mutants.py [part of a name …]`` lives through stories that have only
-that fault, or through Raft storms, one after the other, until a promise is broken. Prints one line
-of JSON for each.
+``python tests/mutants/sim_mutants.py [part of a name …]`` runs scenarios that have only that fault,
+or Raft groups under faults, one after the other, until a guarantee is violated. Prints one line of
+JSON for each.
 """
 
 import json
@@ -22,8 +22,8 @@ from tests.mutants.run import _Changed, stale  # noqa: E402
 
 SEEDS_MAX: Final = 12
 SCENARIO_S: Final = 60.0
-STORM_S: Final = 120.0
-STALLED_SAVES: Final = "stalled saves"  # of a Raft run_with_faults, not of a story
+RAFT_RUN_S: Final = 120.0
+STALLED_SAVES: Final = "stalled saves"  # of ``run_with_faults`` of Raft, not of a cluster scenario
 
 
 class SimMutant(NamedTuple):
@@ -196,7 +196,7 @@ SIM_MUTANTS: Final = (
 
 
 def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
-    """Tell stories against the mutant, in a child; the seed that noticed, None: it survived."""
+    """Run scenarios against the mutant, in a child; the seed that noticed, None: it survived."""
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)
@@ -213,30 +213,30 @@ def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
 
 
 def _noticed(fault: str, seeds_max: int) -> int:
-    # Imported here, in the child, so that it meets the changed text.
+    # Imported here, in the child, so that the changed source is loaded.
     import logging  # noqa: PLC0415
 
     logging.disable(logging.CRITICAL)
-    run_scenario = _storm if fault == STALLED_SAVES else _story
+    run_scenario = _raft_run if fault == STALLED_SAVES else _cluster_scenario
     for seed in range(1, seeds_max + 1):
         try:
             run_scenario(seed, fault)
-        except Exception:  # noqa: BLE001 - whatever it is, it is what was looked for
+        except Exception:  # noqa: BLE001 - any exception is a violation
             return seed
     return 0
 
 
-def _story(seed: int, fault: str) -> None:
+def _cluster_scenario(seed: int, fault: str) -> None:
     from mainstem.testing.simulation.cluster.simulator import run_seed  # noqa: PLC0415
 
     run_seed(seed, SCENARIO_S, policy="fsync" if seed % 2 else "written", faults=(fault,))
 
 
-def _storm(seed: int, _: str) -> None:
+def _raft_run(seed: int, _: str) -> None:
     from mainstem.testing.simulation.raft.fault_run import run_with_faults  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        run_with_faults(Path(folder), seed, seconds=STORM_S)
+        run_with_faults(Path(folder), seed, seconds=RAFT_RUN_S)
 
 
 def main(wanted: list[str]) -> int:

@@ -26,7 +26,7 @@ def test_no_mutant_survives() -> None:
 
 
 def test_the_killers_pass_without_a_mutant() -> None:
-    """Otherwise everything would seem to be killed; they run elsewhere in this suite."""
+    """Otherwise every mutant would seem to be killed; the suite runs them without mutants."""
     for mutant in MUTANTS:
         path, _, name = mutant.killer.partition("::")
         assert (ROOT / path).exists()

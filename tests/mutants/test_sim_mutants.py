@@ -1,4 +1,4 @@
-"""Rules without which the simulation finds a broken promise."""
+"""Rules without which the simulation finds a violated guarantee."""
 
 import subprocess
 import sys

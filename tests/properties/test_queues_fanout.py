@@ -63,7 +63,6 @@ class Line:
     is_named: bool
     window: int | None = None  # None: not there
     absent_since_ms: int = 0
-    is_leaving: bool = False
     copies: dict[int, Copy] = field(default_factory=dict)
     # Deliveries whose message was dropped meanwhile: still in the subscriber's hands.
     void: set[int] = field(default_factory=set)
@@ -194,7 +193,7 @@ class FanoutMachine(RuleBasedStateMachine):
                 continue
             until_ms = line.absent_since_ms + self.settings.absence_ms
             is_over = self.now_ms >= until_ms and not line.is_named
-            if is_over or line.is_leaving or not self.has_acks:
+            if is_over or not self.has_acks:
                 self.close(name)
 
     def close(self, name: str) -> None:
@@ -251,7 +250,6 @@ class FanoutMachine(RuleBasedStateMachine):
         elif line.window is not None:
             return
         line.window = window
-        line.is_leaving = False
         subscriber = name if line.is_named else None
         consumer = Consumer(name, ConsumerWindow(window))
         self.play(lambda queue: queue.on_consume(consumer, self.now_ms, subscriber=subscriber))
@@ -275,13 +273,6 @@ class FanoutMachine(RuleBasedStateMachine):
         for offset in held:
             if self.is_over(offset):
                 self.kill(name, offset)
-
-    def unsubscribe(self, name: str) -> None:
-        line = self.lines.get(name)
-        if line is not None:
-            self.leave(name)
-            line.is_leaving = True
-        self.play(lambda queue: queue.on_unsubscribed(name, self.now_ms))
 
     @rule(how=st.sampled_from([ACKNOWLEDGE, RETURN, REJECT]), data=st.data())
     def settle(self, how: Settlement, data: st.DataObject) -> None:
@@ -379,7 +370,6 @@ class FanoutMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         for line in self.lines.values():
             line.go(self.now_ms)
-            line.is_leaving = False
         book = QueueStateTable()
         for record in self.stored:
             fact = QUEUE_CODEC.decode(*record)
@@ -404,13 +394,11 @@ class FanoutMachine(RuleBasedStateMachine):
         self.shadow = QueueStateTable()
         self.keep(facts)
 
-    @rule(
-        what=st.sampled_from(["go", "go", "unsubscribe", "purge", "crash", "snapshot"]), name=NAMES
-    )
+    @rule(what=st.sampled_from(["go", "go", "go", "purge", "crash", "snapshot"]), name=NAMES)
     def disturb(self, what: str, name: str) -> None:
         """All that ends something, in one rule, so that there is something to end."""
-        if what in ("go", "unsubscribe"):
-            (self.go if what == "go" else self.unsubscribe)(name)
+        if what == "go":
+            self.go(name)
         else:
             {"purge": self.purge, "crash": self.crash, "snapshot": self.snapshot}[what]()
 

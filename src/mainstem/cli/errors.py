@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what it was asked: one message, one documented exit code.
+"""How a failed command ends: one message, one documented exit code.
 
 The codes are part of the interface (docs/reference/cli.md): scripts may branch on them.
 """
@@ -14,7 +14,7 @@ from mainstem.model.errors import ErrorCode, MainstemError
 
 
 class ExitCode(enum.IntEnum):
-    """What the shell sees."""
+    """The exit codes of the command line."""
 
     OK = 0
     FAILED = 1
@@ -29,7 +29,7 @@ class ExitCode(enum.IntEnum):
 
 
 class UsageFailure(MainstemError):
-    """The command line is well formed but asks for something that makes no sense."""
+    """The command line is well formed, but its values are invalid or contradict each other."""
 
     def __init__(self, cause: str, *, subject: str = "", remedy: str = "") -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, cause, subject=subject, remedy=remedy)
@@ -62,9 +62,9 @@ _EXIT_CODES = {
     ErrorCode.TOKEN_EXPIRED: ExitCode.NOT_ALLOWED,
 }
 
-_PERMISSION = "ask for the permission, or log in as somebody who has it"
+_PERMISSION = "request the permission, or log in as a user who has it"
 
-# Where whoever refused did not say what helps.
+# Used where the error has no remedy of its own.
 _REMEDIES = {
     ErrorCode.NOT_AUTHORIZED: _PERMISSION,
     ErrorCode.GROUP_NOT_AUTHORIZED: _PERMISSION,
@@ -73,14 +73,14 @@ _REMEDIES = {
     ErrorCode.TOKEN_NOT_AUTHORIZED: _PERMISSION,
     ErrorCode.TOKEN_OWNER_MISMATCH: _PERMISSION,
     ErrorCode.TOKEN_REQUEST_REFUSED: "log in with a password or a certificate",
-    ErrorCode.UNKNOWN_RESOURCE: "check the name; the command `list` shows what there is",
-    ErrorCode.UNKNOWN_TOKEN: "check the id; the commands `list` and `describe` show what there is",
+    ErrorCode.UNKNOWN_RESOURCE: "check the name; the command `list` shows all",
+    ErrorCode.UNKNOWN_TOKEN: "check the id; the commands `list` and `describe` show all",
     ErrorCode.SECURITY_DISABLED: "set security.authorise of the node to on",
 }
 
 
 def exit_code(error: MainstemError) -> ExitCode:
-    """The code of an error; what a retry may mend is UNAVAILABLE."""
+    """The exit code of an error; UNAVAILABLE if a retry may help."""
     if isinstance(error, UsageFailure):
         return ExitCode.USAGE
     if (known := _EXIT_CODES.get(error.code)) is not None:
@@ -89,7 +89,7 @@ def exit_code(error: MainstemError) -> ExitCode:
 
 
 def report(error: MainstemError, *, as_json: bool) -> None:
-    """Say on standard error what happened, to what, and what helps."""
+    """Write code, subject, cause and remedy of an error to standard error."""
     remedy = error.remedy or _REMEDIES.get(error.code, "")
     if as_json:
         fields = {
@@ -110,10 +110,10 @@ def report(error: MainstemError, *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def exit_on_broken_pipe() -> Iterator[None]:
-    """End well when whoever reads our output has seen enough, as in ``consume ... | head``."""
+    """Exit with 0 when the reader of our output closes it, as in ``consume ... | head``."""
     try:
         yield
     except BrokenPipeError:
-        # What is still buffered must go somewhere when the interpreter flushes at its end.
+        # The interpreter flushes what is still buffered when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)

@@ -43,7 +43,7 @@ from mainstem.model.errors import MainstemError
 
 app = typer.Typer(
     name="mainstem",
-    help="A message broker that Kafka clients take for Kafka: run it, look into it, talk to it.",
+    help="Mainstem, a message broker for Kafka, AMQP and MQTT clients: run, inspect and use it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -111,12 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @functools.cache
 def _commands() -> Any:
-    """The tree of commands: to build it takes longer than most of them run."""
+    """The tree of commands, built once: building it takes longer than most commands run."""
     return with_login(typer.main.get_command(app))
 
 
 def _wants_json(words: Sequence[str]) -> bool:
-    """Whether the answer was asked for as JSON, in any of the ways an option may be written."""
+    """Whether JSON output is requested, in any of the forms an option may have."""
     if "--output=json" in words or "-ojson" in words:
         return True
     return any(

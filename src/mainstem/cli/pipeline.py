@@ -1,6 +1,6 @@
-"""``mainstem pipeline`` and ``mainstem-connect``: run pipeline files and look into them.
+"""``mainstem pipeline`` and ``mainstem-connect``: run and inspect pipeline files.
 
-Spark is started only by ``run``, ``dry-run`` and ``test``; everything else answers at once.
+Spark is started only by ``run``, ``dry-run`` and ``test``; all other commands return at once.
 """
 
 import os
@@ -37,7 +37,7 @@ def run(
     file: File,
     only: Only = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End when everything that is there now has arrived.")
+        bool, typer.Option("--once", help="End when all data that exists now is processed.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def run(
 
 @app.command("validate")
 def validate(file: File, output: OutputForm = Output.TABLE) -> None:
-    """Find every problem of a file, with line and column. Nothing is started."""
+    """Report every problem of a file, with line and column. Nothing is started."""
     loaded = load(file, output=output)
     count = len(loaded.pipelines)
     for warning in loaded.warnings:
@@ -69,7 +69,7 @@ def validate(file: File, output: OutputForm = Output.TABLE) -> None:
 
 @app.command("check")
 def check(file: File, only: Only = None, output: OutputForm = Output.TABLE) -> None:
-    """Ask the broker and every connector whether they can do their work."""
+    """Check the connections to the broker and to the systems of all connectors."""
     from mainstem.pipelines.running.checks import check_broker, check_pipeline
 
     loaded = load(file, only)
@@ -101,7 +101,7 @@ def discover(file: File, name: Name, output: OutputForm = Output.TABLE) -> None:
     if not isinstance(pipeline, SourcePipeline):
         from mainstem.cli.errors import UsageFailure
 
-        raise UsageFailure("only sources can be asked what there is", subject=pipeline.id)
+        raise UsageFailure("only sources support discovery", subject=pipeline.id)
     found = pipeline.connector.discover(pipeline.config)
     rows = [
         {
@@ -135,7 +135,7 @@ def dry_run(
 
 @app.command("test")
 def run_tests(file: File, output: OutputForm = Output.TABLE) -> None:
-    """Run the tests that stand in a file: records in, expected records out."""
+    """Run the tests of a file: records in, expected records out."""
     from mainstem.cli.pipeline_run import run_cases
 
     outcomes = run_cases(load(file))
@@ -160,7 +160,7 @@ def run_tests(file: File, output: OutputForm = Output.TABLE) -> None:
 
 @app.command("status")
 def status(file: File, output: OutputForm = Output.TABLE) -> None:
-    """Show how the pipelines of a running file are."""
+    """Show the state of the pipelines of a running file."""
     from msgspec import to_builtins
 
     from mainstem.pipelines.running.state_folder import is_locked
@@ -173,7 +173,7 @@ def status(file: File, output: OutputForm = Output.TABLE) -> None:
         from mainstem.model.errors import ErrorCode, InvalidRequest
 
         raise InvalidRequest(
-            ErrorCode.UNKNOWN_RESOURCE, "these pipelines never ran", subject=str(folder)
+            ErrorCode.UNKNOWN_RESOURCE, "these pipelines have never run", subject=str(folder)
         )
     running = is_locked(folder)
     rows = [
@@ -236,7 +236,7 @@ def sinks(file: File, output: OutputForm = Output.TABLE) -> None:
 
 @app.command("connectors")
 def connectors(output: OutputForm = Output.TABLE) -> None:
-    """List every connector that is installed, and which extra brings what is missing."""
+    """List every installed connector, and which extra installs what is missing."""
     _needs_spark()
     from mainstem.pipelines.connector.registry import Registry
 
@@ -277,7 +277,7 @@ def schema(
 def load(
     file: Path, only: list[str] | None = None, output: Output = Output.TABLE
 ) -> "PipelineFile":
-    """The pipelines of a file, or those of them that were asked for; problems end the command."""
+    """The pipelines of a file, or the selected ones; problems end the command."""
     _needs_spark()
     from msgspec.structs import replace
 
@@ -310,7 +310,7 @@ def _show_problems(error: "Problems", file: Path, output: Output) -> None:
 
 
 def _needs_spark() -> None:
-    """Connectors are written against Spark's classes, even where none is started."""
+    """Raises without PySpark: connectors subclass its classes even if Spark is not started."""
     import importlib.util
 
     if importlib.util.find_spec("pyspark") is None:
@@ -318,7 +318,7 @@ def _needs_spark() -> None:
 
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            "pipelines need PySpark, which is not installed here",
+            "pipelines need PySpark, which is not installed",
             remedy="pip install 'mainstem[connect]'",
         )
 

@@ -1,4 +1,4 @@
-"""What the commands of ``mainstem pipeline`` do that needs Spark."""
+"""The parts of ``mainstem pipeline`` that need Spark."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
-    """Run until asked to stop; the exit code."""
+    """Run until asked to stop; returns the exit code."""
     from mainstem.cli.output.pipeline_progress import PipelineProgressBars
     from mainstem.pipelines.running.runner import Runner
     from mainstem.pipelines.running.spark_session import engine
@@ -97,7 +97,7 @@ def schema_of(kind: str, which: str | None) -> dict[str, Any]:
         raise UsageFailure(
             f"{kind} is {' and '.join(sorted(offered))}",
             subject=kind,
-            remedy=f"say which: schema {kind} {min(offered)}",
+            remedy=f"choose one: schema {kind} {min(offered)}",
         )
     steps = step_schemas()
     if kind in steps:
@@ -123,7 +123,7 @@ def _logging(file: "PipelineFile") -> logging.Logger:
 
 @contextlib.contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask for an orderly end; a second one ends at once."""
+    """Ctrl-C and SIGTERM request an orderly stop; a second one stops at once."""
 
     def asked(number: int, frame: object) -> None:
         del number, frame
@@ -141,7 +141,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _probes(file: "PipelineFile", latest: "Callable[[], Status]") -> Iterator[None]:
-    """The HTTP ports that the file asks for."""
+    """Opens the HTTP ports that the file configures."""
     from mainstem.pipelines.running.probe_server import ProbeServer
     from mainstem.telemetry.logs import logger
 

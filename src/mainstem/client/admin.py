@@ -1,8 +1,8 @@
 """Administration: topics, partitions, settings, records, nodes.
 
 Groups, transactions, rules, passwords, quotas and delegation tokens have modules of their own.
-Every call either does all it was asked or raises the first refusal; what a broker says about it is
-part of the error.
+Every call either succeeds as a whole or raises the first refusal, with the broker's message in the
+error.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class Admin:
     """Administers a cluster. An async context manager.
 
     Args:
-        cluster: whom to talk to; an address (or several) makes the admin own its cluster.
+        cluster: where to send requests; given an address (or several), the admin owns its cluster.
         timeout_ms: how long a call may take, retries included.
     """
 
@@ -136,7 +136,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         if self._owns_cluster:
             await self._cluster.close()
 
@@ -145,7 +145,7 @@ class Admin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> None:
-        """Creates topics, or only says whether they could be created."""
+        """Creates topics, or only checks whether they could be created."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -189,7 +189,7 @@ class Admin:
         )
         response: DeleteTopicsResponse = await self._at_controller(request)
         for answer in response.responses:
-            # That a topic is not there is an answer, however retriable a producer finds it.
+            # A missing topic is a final answer here, though a producer would retry.
             errors.check(answer.error_code, answer.error_message, subject=answer.name or "")
 
     async def list_topics(self, *, with_internal: bool = False) -> dict[str, TopicInfo]:
@@ -237,7 +237,7 @@ class Admin:
         removed: Iterable[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Sets some settings of a topic and takes others back to their defaults."""
+        """Sets some settings of a topic and resets others to their defaults."""
         configs = [
             AlterableConfig(name, OPERATIONS["set"], value)
             for name, value in (changed or {}).items()
@@ -255,7 +255,7 @@ class Admin:
     async def delete_records(
         self, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Deletes all records below the offsets (-1: all there are); returns the new starts."""
+        """Deletes all records below the offsets (-1: all records); returns the new starts."""
         starts: dict[TopicPartition, int] = {}
 
         async def delete_the_rest() -> None:
@@ -285,16 +285,16 @@ class Admin:
         return ClusterInfo(response.cluster_id, response.controller_id, tuple(nodes))
 
     async def log_dirs(self, nodes: Collection[int] | None = None) -> list[LogDir]:
-        """What each log directory of some or all nodes holds."""
+        """The contents of each log directory, on some or all nodes."""
         await self._cluster.refresh()
         asked = nodes if nodes is not None else [node.id for node in self._cluster.info.nodes]
         found = await asyncio.gather(*(_log_dirs_of(self._cluster, node) for node in asked))
         return [directory for directories in found for directory in directories]
 
-    # How they are carried out.
+    # Internals.
 
     async def _at_controller(self, request: Struct) -> Any:
-        """Calls the controller; any broker of a newer cluster forwards."""
+        """Calls the controller; in a newer cluster any broker forwards the call."""
         # The broker may use the whole time-out of the request itself.
         return await self._cluster.call_controller(
             request, timeout_ms=self._timeout_ms + ANSWER_SLACK_MS

@@ -128,7 +128,7 @@ class BlockingAdmin(SyncWrapper[Admin]):
 
     @property
     def transactions(self) -> BlockingTransactionAdmin:
-        """Transactions that run."""
+        """Open transactions."""
         thread, admin = self.parts
         return BlockingTransactionAdmin(thread, admin.transactions)
 
@@ -152,13 +152,13 @@ class BlockingAdmin(SyncWrapper[Admin]):
 
     @property
     def delegation_tokens(self) -> BlockingDelegationTokenAdmin:
-        """Tokens that act for a user."""
+        """Delegation tokens."""
         thread, admin = self.parts
         return BlockingDelegationTokenAdmin(thread, admin.delegation_tokens)
 
     @property
     def client_metrics(self) -> BlockingClientMetricsAdmin:
-        """What clients are asked to measure."""
+        """Subscriptions to metrics of clients."""
         thread, admin = self.parts
         return BlockingClientMetricsAdmin(thread, admin.client_metrics)
 

@@ -1,9 +1,9 @@
-"""The connections of blocking clients: whom they talk to, and how.
+"""The connections of blocking clients: addresses and settings.
 
     with BlockingCluster("broker.example:9093", settings) as cluster:
         with BlockingProducer(cluster) as producer: ...
 
-Only needed for logins and TLS, or to share connections; an address will do otherwise.
+Only needed for logins and TLS, or to share connections; otherwise an address is enough.
 """
 
 from collections.abc import Sequence
@@ -26,5 +26,5 @@ class BlockingCluster(SyncWrapper[Cluster]):
 
 
 def inner(where: BlockingCluster | str | Sequence[str]) -> Cluster | str | Sequence[str]:
-    """What the clients of asyncio take for it."""
+    """The asyncio cluster to pass to asyncio clients."""
     return where.parts[1] if isinstance(where, BlockingCluster) else where

@@ -5,9 +5,9 @@
         for record in consumer:
             ...
 
-Heartbeats and fetches go on in the loop's thread while the program works on a record; records that
-were fetched are given out without a change of threads. Promises are those of ``Consumer``. One
-thread at a time reads; any thread may ask for offsets and positions.
+Heartbeats and fetches continue in the loop's thread while the program works on a record; fetched
+records are returned without a thread switch. Guarantees are those of ``Consumer``. One thread at a
+time may read; any thread may query offsets and positions.
 """
 
 import asyncio
@@ -88,9 +88,9 @@ class BlockingConsumer(SyncWrapper[Consumer]):
         *,
         through: BlockingTransactionalProducer | None = None,
     ) -> None:
-        """Commits the given offsets, or those behind every record that was given out.
+        """Commits the given offsets, or those after every record that was returned.
 
-        ``through`` a producer they become part of its transaction and count when it commits.
+        ``through`` a producer they become part of its transaction and take effect with its commit.
         """
         thread, consumer = self.parts
         sink = None if through is None else through.parts[1]

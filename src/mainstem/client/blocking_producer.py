@@ -1,12 +1,12 @@
-"""The producer without asyncio: ``send`` hands a record over, the result waits for its place.
+"""The producer without asyncio: ``send`` queues a record, its result waits for the offset.
 
     with BlockingProducer("127.0.0.1:9092") as producer:
         delivery = producer.send("orders", b"first")
         place = delivery.result()
 
-Promises are those of ``Producer``. ``send`` does not wait for the network: records are handed to
+Guarantees are those of ``Producer``. ``send`` does not wait for the network: records are passed to
 the loop's thread in the order they were sent, many at a time, and it waits only while more than
-``HANDED_BYTES_MAX`` are on their way there. All of it may be used from several threads.
+``HANDED_BYTES_MAX`` are queued for it. Thread-safe.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from mainstem.model.records.record import Header
 __all__ = ["BlockingDelivery", "BlockingProducer", "BlockingTransactionalProducer"]
 
 HANDED_BYTES_MAX: Final = 1024 * 1024
-RECORD_BYTES: Final = 100  # what a record weighs beside its key and its value
+RECORD_BYTES: Final = 100  # memory of a record besides its key and value
 
 Inner = TypeVar("Inner", bound=Producer)
 
 
 class PendingRecord:
-    """A record on its way to the producer."""
+    """A record queued for the producer."""
 
     __slots__ = ("call", "delivery", "error", "handed_at", "is_observed", "size")
 
@@ -50,7 +50,7 @@ class PendingRecord:
 
 
 class BlockingDelivery:
-    """What ``send`` returns: ``result`` waits for the place of the record, or its error."""
+    """What ``send`` returns: ``result`` waits for the offset of the record, or its error."""
 
     __slots__ = ("_handed", "_producer")
 
@@ -82,7 +82,7 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
         self._space = threading.Condition()
         self._waiting: deque[PendingRecord] = deque()
         self._bytes = 0
-        self._pump: asyncio.Task[None] | None = None  # touched in the loop only
+        self._pump: asyncio.Task[None] | None = None  # used in the loop only
         self._is_pumping = False
         self._lost: PendingRecord | None = None
 
@@ -96,11 +96,11 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> BlockingDelivery:
-        """Takes a record in; ask the result where it was stored.
+        """Queues a record; the result has its offset.
 
         Raises:
             InvalidRequest: the producer is not open.
-            Unavailable: memory stays full.
+            Unavailable: the buffer stays full.
         """
         thread, producer = self.parts
         size = RECORD_BYTES + len(value or b"") + len(key or b"")
@@ -121,21 +121,21 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
         return BlockingDelivery(self, handed)
 
     def send_and_wait(self, topic: str, value: bytes | None, **rest: Any) -> RecordMetadata:
-        """Sends one record without lingering and returns its place; arguments as for ``send``."""
+        """Sends one record without lingering and returns its offset; arguments as for ``send``."""
         thread, producer = self.parts
         thread.call(self._handed_over())
         return thread.call(producer.send_and_wait(topic, value, **rest))
 
     @property
     def handed_bytes(self) -> int:
-        """How much is on its way to the loop's thread."""
+        """The bytes that are queued for the loop's thread."""
         return self._bytes
 
     def flush(self) -> None:
         """Waits until every record sent so far is delivered or has failed.
 
         Raises:
-            MainstemError: the first failure that nobody has asked for.
+            MainstemError: the first failure whose result was not read.
         """
         thread, producer = self.parts
         thread.call(self._handed_over())
@@ -143,7 +143,7 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
         thread.call(producer.flush())
 
     def outcome(self, handed: PendingRecord, timeout_ms: float | None) -> RecordMetadata:
-        """What became of a record; see ``BlockingDelivery.result``."""
+        """The result of a record; see ``BlockingDelivery.result``."""
         handed.is_observed = True
         thread, _ = self.parts
 
@@ -152,7 +152,9 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
                 if handed.delivery is None and handed.error is None:
                     await self._handed_over()
                 if handed.delivery is None:
-                    assert handed.error is not None, "what was handed over has a fate"
+                    assert handed.error is not None, (
+                        "a record that was passed on has a delivery or an error"
+                    )
                     raise handed.error
                 return await handed.delivery
 
@@ -178,7 +180,7 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
         self._pump = asyncio.ensure_future(self._pumped())
 
     async def _pumped(self) -> None:
-        """Passes on what waits, until nothing does."""
+        """Passes queued records on until none is left."""
         _, producer = self.parts
         limit_ms = producer.settings.block_timeout_ms
         while True:
@@ -190,7 +192,7 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
             failures: dict[str, Unavailable] = {}
             for handed in taken:
                 topic = handed.call[0]
-                # Who waited as long as the record before it gets the same outcome without waiting.
+                # A record that waited as long as the one before it gets the same outcome at once.
                 waited_ms = (time.monotonic() - handed.handed_at) * 1000
                 handed.error = failures.get(topic) if waited_ms > limit_ms else None
                 if handed.error is None:
@@ -204,7 +206,7 @@ class SendBuffer(SyncWrapper[Inner], Generic[Inner]):
                     self._space.notify_all()
 
     async def _handed_over(self) -> None:
-        """Waits until everything sent so far is with the producer."""
+        """Waits until the producer has everything sent so far."""
         while self._is_pumping:
             if self._pump is None or self._pump.done():
                 await asyncio.sleep(0)  # it is about to start
@@ -266,19 +268,19 @@ class BlockingTransactionalProducer(SendBuffer[TransactionalProducer]):
         return self.parts[1].prepared
 
     def prepare(self) -> str:
-        """Delivers everything; the name by which a later incarnation can complete it."""
+        """Delivers everything; returns the id by which a later producer can complete it."""
         self._all_handed()
         thread, producer = self.parts
         return thread.call(producer.prepare())
 
     def commit(self) -> None:
-        """Delivers everything and lets it count."""
+        """Delivers everything and commits."""
         self._all_handed()
         thread, producer = self.parts
         thread.call(producer.commit())
 
     def abort(self) -> None:
-        """Gives the transaction up; what was written of it is never read as committed."""
+        """Aborts the transaction; its records are never read as committed."""
         thread, producer = self.parts
         thread.call(self._handed_over())
         self._lost = None
@@ -286,7 +288,7 @@ class BlockingTransactionalProducer(SendBuffer[TransactionalProducer]):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A block whose records and offsets count together; an exception aborts."""
+        """A block whose records and offsets are committed together; an exception aborts."""
         self.begin()
         try:
             yield self

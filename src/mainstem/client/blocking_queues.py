@@ -7,8 +7,8 @@
             with message:
                 ...
 
-The asyncio client runs in a thread of its own, so keep-alive and reconnects go on while the program
-works. All of it may be used from several threads.
+The asyncio client runs in a thread of its own, so keep-alive and reconnects continue while the
+program works. Thread-safe.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,11 +63,11 @@ class BlockingMessage:
         self._thread.soon(self.message.ack)
 
     def nack(self, *, failed: bool = True, delay_ms: int | None = None) -> None:
-        """Back to the queue, after a failed try or untried."""
+        """Return the message to the queue, after a failed attempt or unprocessed."""
         self._thread.soon(partial(self.message.nack, failed=failed, delay_ms=delay_ms))
 
     def reject(self, reason: RejectReason = "rejected") -> None:
-        """Never again: to the dead letters, where the queue has a place for them."""
+        """Reject the message: dead-letter it if the queue has a dead letter exchange."""
         self._thread.soon(partial(self.message.reject, reason))
 
 
@@ -84,13 +84,13 @@ class BlockingQueue:
         self._thread.call(self._queue.publish(value, **properties))
 
     def publish_many(self, messages: Iterable[bytes | str | WireMessage]) -> int:
-        """Publishes messages in order and waits until all are stored; how many."""
+        """Publishes messages in order and waits until all are stored; returns how many."""
         return self._thread.call(self._queue.publish_many(messages))
 
     def consume(
         self, *, window: int = WINDOW, no_ack: bool = False, idle_ms: int | None = None
     ) -> Iterator[BlockingMessage]:
-        """Messages as they come, for ``for``; ends when none came for ``idle_ms``."""
+        """Messages as they arrive, for ``for``; ends after ``idle_ms`` without one."""
         messages = self._queue.consume(window=window, no_ack=no_ack)
         self._thread.call(messages.open())
         try:
@@ -109,19 +109,19 @@ class BlockingQueue:
         return None if message is None else BlockingMessage(self._thread, message)
 
     def info(self) -> QueueInfo:
-        """How the queue is: messages, consumers, settings."""
+        """Describes the queue: messages, consumers, settings."""
         return self._thread.call(self._queue.info())
 
     def move(self, to: "BlockingQueue | None" = None, *, limit: int | None = None) -> int:
-        """Moves ready messages to another queue; dead letters without one go where they died."""
+        """Moves ready messages to another queue, by default dead letters to their origin."""
         return self._thread.call(self._queue.move(None if to is None else to._queue, limit=limit))
 
     def purge(self) -> int:
-        """Drops what is in nobody's hands; how many messages."""
+        """Drops all messages that are not being delivered; returns how many."""
         return self._thread.call(self._queue.purge())
 
     def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Takes the queue away; how many messages were ready."""
+        """Deletes the queue; returns how many messages were ready."""
         return self._thread.call(self._queue.delete(if_unused=if_unused, if_empty=if_empty))
 
 
@@ -136,7 +136,7 @@ class BlockingExchange:
     def publish(
         self, value: bytes | str | None, *, key: str = "", **properties: Unpack[Properties]
     ) -> bool:
-        """Publishes a message and waits until it is stored; whether any queue got it."""
+        """Publishes a message and waits until it is stored; returns whether a queue received it."""
         return self._thread.call(self._exchange.publish(value, key=key, **properties))
 
     def publish_many(
@@ -146,15 +146,15 @@ class BlockingExchange:
         return self._thread.call(self._exchange.publish_many(messages, key=key))
 
     def bind(self, to: "BlockingQueue | BlockingExchange", key: str = "") -> None:
-        """Lets messages go to a queue or to another exchange from now on."""
+        """Binds a queue or another exchange to this exchange."""
         self._thread.call(self._exchange.bind(_inner(to), key))
 
     def unbind(self, to: "BlockingQueue | BlockingExchange", key: str = "") -> None:
-        """Ends a binding."""
+        """Deletes a binding."""
         self._thread.call(self._exchange.unbind(_inner(to), key))
 
     def delete(self, *, if_unused: bool = False) -> None:
-        """Takes the exchange away, with its bindings."""
+        """Deletes the exchange and its bindings."""
         self._thread.call(self._exchange.delete(if_unused=if_unused))
 
 
@@ -163,7 +163,7 @@ class BlockingQueues(SyncWrapper[Queues]):
 
     Args:
         addresses: one node or several, ``host:port`` each.
-        settings: how to talk to them.
+        settings: of the connection.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class BlockingQueues(SyncWrapper[Queues]):
         super().__init__(lambda: Queues(addresses, settings))
 
     def queue(self, name: str) -> BlockingQueue:
-        """A queue that is there already; nothing is asked."""
+        """An existing queue; sends no request."""
         thread, queues = self.parts
         return BlockingQueue(thread, queues.queue(name))
 
@@ -186,7 +186,7 @@ class BlockingQueues(SyncWrapper[Queues]):
         preset: Literal["native", "plain"] = "native",
         policy: Literal["fail", "ignore", "override"] = "fail",
     ) -> BlockingQueue:
-        """Lets a queue be there; without a name the node makes one up."""
+        """Declares a queue; without a name the node generates one."""
         thread, queues = self.parts
         made = thread.call(queues.declare(name, settings, preset=preset, policy=policy))
         return BlockingQueue(thread, made)
@@ -196,14 +196,14 @@ class BlockingQueues(SyncWrapper[Queues]):
     list_bindings = waits(Queues.list_bindings)
 
     def exchange(self, name: str) -> BlockingExchange:
-        """An exchange that is there already; nothing is asked."""
+        """An existing exchange; sends no request."""
         thread, queues = self.parts
         return BlockingExchange(thread, queues.exchange(name))
 
     def declare_exchange(
         self, name: str, kind: str = "topic", *, shared: bool = False
     ) -> BlockingExchange:
-        """Lets an exchange be there."""
+        """Declares an exchange."""
         thread, queues = self.parts
         made = thread.call(queues.declare_exchange(name, kind, shared=shared))
         return BlockingExchange(thread, made)

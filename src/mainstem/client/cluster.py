@@ -1,7 +1,7 @@
-"""The cluster as the client sees it: who is there, who writes what, whom to ask.
+"""The client's view of the cluster: nodes, partition leaders, coordinators.
 
-Promises: the view is refreshed when it is old, when a name is missing and when an answer shows that
-it is wrong; refreshes are shared by all who want one; every retry ends at the caller's deadline.
+Guarantees: the view is refreshed when it is old, when a topic is missing and when a response shows
+that it is wrong; concurrent refreshes are shared; every retry ends at the caller's deadline.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorKey(NamedTuple):
-    """What a coordinator is asked for: a group, unless set otherwise."""
+    """What a coordinator is looked up for: a group, unless set otherwise."""
 
     name: str
     kind: int = 0
@@ -81,7 +81,7 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         if self._refresh is not None:
             self._refresh.cancel()
             await asyncio.gather(self._refresh, return_exceptions=True)
@@ -94,7 +94,7 @@ class Cluster:
         """One topic; asks the cluster when it is not known yet or the view is old.
 
         Raises:
-            Unavailable: the topic does not exist (yet), or nobody answers.
+            Unavailable: the topic does not exist (yet), or no node responds.
         """
         known = self._topics.get(name)
         age = asyncio.get_running_loop().time() - self._refreshed_at
@@ -103,14 +103,14 @@ class Cluster:
             joined = self._refresh is not None
             await self.refresh()
             if joined and name not in self._topics:
-                await self.refresh()  # the one that was under way did not ask for this name
+                await self.refresh()  # the refresh under way did not include this topic
             known = self._topics.get(name)
         if known is None:
             raise errors.error_of(errors.UNKNOWN_TOPIC_OR_PARTITION, subject=name)
         return known
 
     def known_topic(self, name: str) -> TopicInfo | None:
-        """What is known of a topic now, without asking anybody."""
+        """The cached metadata of a topic, without a request."""
         return self._topics.get(name)
 
     async def leader(self, topic: str, partition: int) -> tuple[Link, PartitionInfo]:
@@ -141,7 +141,7 @@ class Cluster:
             ) from None
 
     async def refresh(self) -> None:
-        """Renews the view of all topics in use; shared by all who ask at the same time."""
+        """Refreshes the metadata of all topics in use; shared by concurrent callers."""
         if self._refresh is None:
             self._refresh = asyncio.get_running_loop().create_task(self._renew())
             self._refresh.add_done_callback(self._renewed)
@@ -160,7 +160,7 @@ class Cluster:
         }
 
     async def topics(self, names: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
-        """Named topics, straight from the cluster; ``create`` lets it create missing ones.
+        """The given topics, without the cache; ``create`` lets the cluster create missing ones.
 
         Raises:
             MainstemError: one of them does not exist or may not be seen.
@@ -180,7 +180,7 @@ class Cluster:
     # Calls.
 
     async def call_any(self, request: msgspec.Struct, *, timeout_ms: int | None = None) -> Any:
-        """Calls whichever node answers; connected ones first, those that just failed last."""
+        """Calls any node; connected ones first, those that just failed last."""
         failure: MainstemError | None = None
         candidates = [*self._links.values(), *self._bootstrap]
         candidates.sort(key=lambda link: (not link.is_connected, link.is_resting))
@@ -195,7 +195,7 @@ class Cluster:
     async def call_controller(
         self, request: msgspec.Struct, *, timeout_ms: int | None = None
     ) -> Any:
-        """Calls the controller, or any node where the cluster does not name one."""
+        """Calls the controller, or any node if the cluster does not name one."""
         if not self.info.nodes:
             await self.refresh()
         link = self._links.get(self.info.controller)
@@ -204,7 +204,7 @@ class Cluster:
         return await link.call(request, timeout_ms=timeout_ms)
 
     async def coordinator(self, key: str | CoordinatorKey) -> Link:
-        """The node that looks after a group (by its name) or a transactional id.
+        """The coordinator of a group (by its name) or a transactional id.
 
         Raises:
             Unavailable: there is none at the moment.
@@ -225,7 +225,7 @@ class Cluster:
         return self._links[found.node_id]
 
     def forget_coordinator(self, key: str | CoordinatorKey) -> None:
-        """Makes the next call look for the coordinator again."""
+        """Makes the next call look up the coordinator again."""
         self._coordinators.pop(CoordinatorKey(key) if isinstance(key, str) else key, None)
 
     async def retrying(
@@ -235,10 +235,10 @@ class Cluster:
         timeout_ms: int,
         group: str | CoordinatorKey | None = None,
     ) -> T:
-        """Repeats an attempt while its errors say that another try may help.
+        """Repeats an attempt while its errors are retriable.
 
         Raises:
-            MainstemError: the last error, when the time is up or no try would help.
+            MainstemError: the last error, when the time is up or it is not retriable.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -249,7 +249,7 @@ class Cluster:
                 async with asyncio.timeout_at(deadline):
                     return await attempt()
             except TimeoutError:
-                late = Unavailable(ErrorCode.TIMED_OUT, f"no answer within {timeout_ms} ms")
+                late = Unavailable(ErrorCode.TIMED_OUT, f"no response within {timeout_ms} ms")
                 raise last or late from None
             except MainstemError as error:
                 if not errors.may_retry(error) or loop.time() + pause_ms / 1000 > deadline:
@@ -260,15 +260,15 @@ class Cluster:
             if group is not None:
                 self.forget_coordinator(group)
             elif self._wanted:
-                # The attempt that follows meets the same trouble and reports it.
+                # The next attempt fails for the same reason and reports it.
                 with contextlib.suppress(Unavailable):
                     await self.refresh()
 
-    # How the view is learnt.
+    # Metadata.
 
     async def _renew(self) -> None:
         wanted = [MetadataRequestTopic(name=name) for name in sorted(self._wanted)]
-        # Only a new name may create a topic: looking again must not revive one that was deleted.
+        # Only a new name may create a topic: a refresh must not re-create a deleted one.
         create = not self._wanted <= self._topics.keys()
         response: MetadataResponse = await self.call_any(
             MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
@@ -289,7 +289,7 @@ class Cluster:
     def _renewed(self, refresh: asyncio.Task[None]) -> None:
         self._refresh = None
         if not refresh.cancelled():
-            refresh.exception()  # whoever still waits has it
+            refresh.exception()  # mark as retrieved; callers that still wait raise it
 
     def _learn_nodes(self, response: MetadataResponse) -> None:
         errors.check(response.error_code)
@@ -302,7 +302,7 @@ class Cluster:
         self.info = ClusterInfo(response.cluster_id, response.controller_id, nodes)
 
     def _learn_node(self, node: NodeInfo) -> None:
-        """Keeps a link while its address stays; a node that moved gets a new one."""
+        """Keeps a link while its address is unchanged; a node that moved gets a new one."""
         link = self._links.get(node.id)
         if link is None or (link.host, link.port) != (node.host, node.port):
             self._links[node.id] = Link(node.host, node.port, self.settings)
@@ -312,7 +312,7 @@ class Cluster:
 
 
 def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
-    """A topic of a metadata answer in the client's words."""
+    """Converts a topic of a metadata response."""
     assert topic.name is not None, "topics are asked for by name"
     return TopicInfo(
         name=topic.name,
@@ -335,14 +335,14 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
 async def call_each(
     cluster: Cluster, request: msgspec.Struct, *, timeout_ms: int | None = None
 ) -> list[tuple[int, Any]]:
-    """Calls every node, one after the other; those that do not answer are left out."""
+    """Calls every node, one after the other; those that do not respond are omitted."""
     await cluster.refresh()
     answers = []
     for node in sorted(node.id for node in cluster.info.nodes):
         try:
             answer = await cluster._links[node].call(request, timeout_ms=timeout_ms)
         except Unavailable as error:
-            _log.debug("node %d does not answer: %s", node, error)
+            _log.debug("node %d does not respond: %s", node, error)
         else:
             answers.append((node, answer))
     return answers

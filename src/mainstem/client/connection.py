@@ -1,10 +1,10 @@
 """One TCP connection to a node: negotiated versions, pipelined calls, timeouts.
 
-Promises: answers are matched to calls by correlation id; calls leave in the order in which they
-were made; at most ``in_flight_max`` are outstanding, further ones wait; a call that times out
-closes the connection, since what follows on it would be late too; when the connection ends, every
-outstanding call fails with ``Unavailable``. A login whose time is limited is repeated before it is
-over, between calls.
+Guarantees: responses are matched to calls by correlation id; calls are sent in the order in which
+they were made; at most ``in_flight_max`` are outstanding, further ones wait; a call that times out
+closes the connection, since later responses would be late too; when the connection ends, every
+outstanding call fails with ``Unavailable``. A login with a limited lifetime is repeated before it
+expires, between calls.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _API_VERSIONS: Final = codec.API_VERSIONS_KEY
 
 
 class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to talk to a node."""
+    """The settings of a connection to a node."""
 
     client_id: str = "mainstem"
     connect_timeout_ms: int = 10_000
@@ -53,7 +53,7 @@ class _Call:
 
 
 class _Latch:
-    """Where calls wait while it is shut."""
+    """Makes calls wait while it is shut."""
 
     __slots__ = ("passage",)
 
@@ -83,8 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(settings.in_flight_max)
         self._calls: dict[int, _Call] = {}
         self._next_correlation_id = 0
-        self._line = asyncio.Lock()  # whoever waits at a gate is not overtaken
-        self._writable = _Latch()  # shut while the node does not take what was sent
+        self._line = asyncio.Lock()  # keeps calls that wait at a latch in order
+        self._writable = _Latch()  # shut while the transport's buffer is full
         self._login = _Latch()  # shut while a login is repeated
         self._renewal: asyncio.Task[None] | None = None
         self._ended: MainstemError | None = None
@@ -92,12 +92,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, host: str, port: int, settings: ConnectionSettings) -> Self:
-        """Dials and negotiates versions.
+        """Connects and negotiates versions.
 
         Raises:
-            Unavailable: nobody answers, or not in time.
-            InvalidRequest: the peer does not speak a version of the protocol that we know, or does
-                not let us in.
+            Unavailable: there is no response, or not in time.
+            InvalidRequest: the peer has no version of the protocol in common with us, or refuses
+                the login.
         """
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             connection.close()
             raise errors.unreachable(
-                address, f"no answer in {settings.connect_timeout_ms} ms"
+                address, f"no response in {settings.connect_timeout_ms} ms"
             ) from None
         except ssl.SSLError as error:
             connection.close()
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._ended is None and self._transport is not None
 
     def version_of(self, name: str, version_max: int | None = None, *, version_min: int = 0) -> int:
-        """The newest version of an API that both sides know.
+        """The newest version of an API that both sides support.
 
         Raises:
             InvalidRequest: there is none.
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
             theirs = f"the node {their_low} to {their_high}"
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{name}: we know versions {low} to {high}, "
+                f"{name}: the client supports versions {low} to {high}, "
                 + (theirs if api_key in self.versions else "the node does not serve it"),
                 subject=self.address,
                 remedy="use a newer broker",
@@ -163,10 +163,10 @@ class Connection(asyncio.BufferedProtocol):
     async def call(
         self, request: msgspec.Struct, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Sends a request and returns its response; the newest common version unless told.
+        """Sends a request and returns its response; the newest common version unless given.
 
         Raises:
-            Unavailable: the connection ended or the time ran out.
+            Unavailable: the connection ended or the call timed out.
             InvalidRequest: no common version, or a value that the version cannot carry.
         """
         name = api_name(request)
@@ -178,20 +178,20 @@ class Connection(asyncio.BufferedProtocol):
                 return await self._exchange(codec.KEYS[name], version, request)
         except TimeoutError:
             late = Unavailable(
-                ErrorCode.TIMED_OUT, f"{name}: no answer in {limit_ms} ms", subject=self.address
+                ErrorCode.TIMED_OUT, f"{name}: no response in {limit_ms} ms", subject=self.address
             )
             self._end(late)
             raise late from None
 
     async def send_unanswered(self, request: msgspec.Struct, *, version: int | None = None) -> None:
-        """Sends a request that the node does not answer (a produce without acknowledgement)."""
+        """Sends a request that has no response (a produce without acknowledgement)."""
         name = api_name(request)
         if version is None:
             version = self.version_of(name)
         await self._exchange(codec.KEYS[name], version, request, is_answered=False)
 
     def close(self) -> None:
-        """Ends the connection; outstanding calls fail."""
+        """Closes the connection; outstanding calls fail."""
         self._end(Unavailable(ErrorCode.SHUTTING_DOWN, "the connection was closed"))
 
     async def _negotiate(self) -> None:
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         response: ApiVersionsResponse = await self._exchange(_API_VERSIONS, version, request)
         if response.error_code == errors.UNSUPPORTED_VERSION:
-            # The answer has the oldest form and, from newer brokers, says which versions are fine.
+            # The response has version 0 and, from newer brokers, lists the supported versions.
             offered = [api.max_version for api in response.api_keys if api.api_key == _API_VERSIONS]
             version = min(version, max(offered, default=0))
             response = await self._exchange(_API_VERSIONS, version, request)
@@ -212,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     async def _stay_known(self, sasl: SaslSettings, lifetime_ms: int) -> None:
-        """Repeats the login before its time is over; other calls wait meanwhile."""
+        """Repeats the login before it expires; other calls wait meanwhile."""
         while lifetime_ms:
             await asyncio.sleep(renewal_pause_s(lifetime_ms))
             self._login.shut(self._loop)
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
                 async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
                     lifetime_ms = await log_in(self._ask_at_once, sasl, subject=self.address)
             except TimeoutError:
-                self._end(errors.unreachable(self.address, "a login was not answered in time"))
+                self._end(errors.unreachable(self.address, "a login had no response in time"))
                 return
             except MainstemError as error:
                 self._end(error)
@@ -229,10 +229,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._login.open()
 
     async def _ask_at_once(self, request: msgspec.Struct) -> Any:
-        """Asks something of a login, past all who wait."""
+        """Sends a login request ahead of all waiting calls."""
         name = api_name(request)
         answer = self._loop.create_future()
-        # Version 0 of the handshake would have the messages follow without any frame.
+        # After version 0 of the handshake, messages would follow without a Kafka header.
         version = self.version_of(name, version_min=1 if name == "SaslHandshake" else 0)
         call = _Call(codec.KEYS[name], version, answer)
         while (passage := self._writable.passage) is not None:
@@ -250,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
                     await asyncio.shield(passage)
                 call = _Call(api_key, version, answer) if is_answered else None
                 self._write(api_key, version, request, call)
-            # A caller that is cancelled here leaves its entry; the late answer is then dropped.
+            # A caller that is cancelled here leaves its entry; the late response is then dropped.
             return await answer if is_answered else None
 
     def _write(
@@ -272,11 +272,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.writelines(chunks)
 
     def _answered(self, frame: bytes | bytearray) -> None:
-        """Hands one response to the call that waits for it."""
+        """Passes a response to the call that waits for it."""
         [correlation_id] = _INT32.unpack_from(frame, 0)
         call = self._calls.pop(correlation_id, None)
         if call is None:
-            self._end(Corrupt(f"nobody asked for answer {correlation_id}", subject=self.address))
+            self._end(
+                Corrupt(
+                    f"a response has the unknown correlation id {correlation_id}",
+                    subject=self.address,
+                )
+            )
             return
         if call.answer.done():
             return
@@ -285,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
             _, body = codec.decode_response_header(call.api_key, version, frame, 0, len(frame))
             message = codec.decode_response(call.api_key, version, frame, body, len(frame))
         except codec.Malformed as error:
-            damage = Corrupt(f"the node's answer is malformed: {error}", subject=self.address)
+            damage = Corrupt(f"the node's response is malformed: {error}", subject=self.address)
             call.answer.set_exception(damage)
             self._end(damage)
         else:
@@ -305,24 +310,24 @@ class Connection(asyncio.BufferedProtocol):
         for call in calls.values():
             if not call.answer.done():
                 call.answer.set_exception(_copy(error))
-                # A caller that was cancelled meanwhile never looks.
+                # A caller that was cancelled meanwhile never retrieves it.
                 call.answer.exception()
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Notes the transport."""
+        """Stores the transport."""
         # A cast, since uvloop's transports are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         if self._ended is not None:
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Says where the next bytes belong."""
+        """The buffer for the next bytes."""
         return self._frames.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Takes what has arrived."""
+        """Processes received bytes."""
         try:
             frames = self._frames.received(nbytes)
         except codec.Malformed as error:
@@ -332,22 +337,22 @@ class Connection(asyncio.BufferedProtocol):
             self._answered(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fails what is outstanding."""
+        """Fails outstanding calls."""
         why = str(exc) if exc is not None else "the node closed the connection"
         self._end(errors.unreachable(self.address, why))
 
     def pause_writing(self) -> None:
-        """Makes further calls wait until the node has taken what was sent."""
+        """Makes further calls wait until the transport has sent its buffer."""
         if self._ended is None:
             self._writable.shut(self._loop)
 
     def resume_writing(self) -> None:
-        """Lets waiting calls go on."""
+        """Resumes waiting calls."""
         self._writable.open()
 
 
 class FrameReader:
-    """Cuts the received bytes into frames; a large one is received right where it will stay."""
+    """Splits received bytes into frames; a large one is received into its own buffer."""
 
     __slots__ = ("_buffer", "_filled", "_large", "_large_filled", "_view")
 
@@ -359,13 +364,13 @@ class FrameReader:
         self._large_filled = 0
 
     def free_space(self) -> memoryview:
-        """Where the next bytes belong."""
+        """The buffer for the next bytes."""
         if self._large is not None:
             return memoryview(self._large)[self._large_filled :]
         return self._view[self._filled :]
 
     def received(self, count: int) -> list[bytes | bytearray]:
-        """Takes note of received bytes; returns the frames that are now whole.
+        """Accounts for received bytes; returns the frames that are now complete.
 
         Raises:
             Malformed: a frame claims an impossible size.
@@ -410,7 +415,7 @@ def api_name(request: msgspec.Struct) -> str:
 
 
 def _version_of_answer(call: _Call, frame: bytes | bytearray) -> int:
-    """ApiVersions refusals come in version 0, whatever was asked."""
+    """ApiVersions refusals have version 0, whatever the request had."""
     if call.api_key == _API_VERSIONS and len(frame) >= 6:
         [code] = _ERROR_CODE.unpack_from(frame, 4)
         if code == errors.UNSUPPORTED_VERSION:
@@ -419,7 +424,7 @@ def _version_of_answer(call: _Call, frame: bytes | bytearray) -> int:
 
 
 def _copy(error: MainstemError) -> MainstemError:
-    """Each waiting call raises its own instance, so that tracebacks do not pile up on one."""
+    """A copy for each waiting call, so that tracebacks do not accumulate in one instance."""
     if isinstance(error, Corrupt):
         return Corrupt(error.cause, subject=error.subject, remedy=error.remedy)
     return type(error)(error.code, error.cause, subject=error.subject, remedy=error.remedy)

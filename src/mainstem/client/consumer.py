@@ -1,9 +1,8 @@
-"""The consumer: reads partitions that it was given, or those that its group gives it.
+"""The consumer: reads given partitions, or those that its group assigns.
 
-Promises: records of a partition come in order; a record counts as consumed when the next one (or
-the next batch of them) is asked for, and only consumed records are committed by themselves, so
-nothing is skipped after a crash; the group's rebalances happen inside ``poll``, never while the
-caller works on records.
+Guarantees: records of a partition are returned in order; a record counts as consumed when the next
+one (or the next batch) is requested, and auto-commit commits only consumed records, so nothing is
+skipped after a crash; rebalances happen inside ``poll``, never while the caller works on records.
 """
 
 import asyncio
@@ -47,8 +46,8 @@ class Consumer:
     """Reads records. An async context manager and an async iterator.
 
     Args:
-        cluster: where to read; an address (or several) makes the consumer own its cluster.
-        group: whose committed offsets to use; needed to subscribe and to commit.
+        cluster: where to read; given an address (or several), the consumer owns its cluster.
+        group: the consumer group; needed to subscribe and to commit.
         settings: how to read.
     """
 
@@ -81,13 +80,13 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # After an error in the block, the records last given out are not taken for consumed.
+        # After an error in the block, the records last returned do not count as consumed.
         await self.close(is_consumed=error is None)
 
     # What to read.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these partitions, without the group's help."""
+        """Reads these partitions, without group assignment."""
         if self._membership is not None:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the consumer has subscribed")
         self.progress.forget()
@@ -103,7 +102,7 @@ class Consumer:
         """Reads these topics together with the other members of the group, from ``poll`` on."""
         if self.group is None:
             raise InvalidRequest(
-                ErrorCode.INVALID_GROUP, "a subscription needs a group", remedy="name a group"
+                ErrorCode.INVALID_GROUP, "a subscription needs a group", remedy="give a group"
             )
         if self._membership is None:
             self._membership = GroupMembership(
@@ -123,12 +122,12 @@ class Consumer:
     async def poll(
         self, timeout_ms: float = 1_000, records_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """The next records, as soon as there are some; none when the time is up first.
+        """The next records, as soon as there are some; none after the time-out.
 
-        What an earlier call returned counts as consumed from now on.
+        Records that an earlier call returned count as consumed from now on.
 
         Raises:
-            MainstemError: a partition cannot be read on, or the group refuses this member.
+            MainstemError: a partition cannot be read, or the group refuses this member.
         """
         self.progress.consume()
         count = self.settings.poll_records_max if records_max is None else records_max
@@ -159,7 +158,7 @@ class Consumer:
     # Positions.
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Goes on reading at an offset."""
+        """Continues reading at an offset."""
         feed = self._fetcher.feeds.get(partition)
         if feed is None:
             raise InvalidRequest(
@@ -172,7 +171,7 @@ class Consumer:
     async def seek_to_time(
         self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
     ) -> None:
-        """Goes to the first records at or after a time, or ``EARLIEST`` or ``LATEST``."""
+        """Seeks to the first records at or after a time, or ``EARLIEST`` or ``LATEST``."""
         wanted = self.assignment if partitions is None else partitions
         found = await self.offsets(dict.fromkeys(wanted, timestamp_ms))
         beyond = [partition for partition, answer in found.items() if answer.offset < 0]
@@ -191,7 +190,7 @@ class Consumer:
         return feed.position
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool = True) -> None:
-        """Stops giving out records of some partitions, or goes on with ``paused=False``."""
+        """Stops returning records of some partitions, or continues with ``paused=False``."""
         for partition in partitions:
             self._fetcher.feeds[partition].is_paused = paused
         self._fetcher.kick()
@@ -215,12 +214,12 @@ class Consumer:
         *,
         through: OffsetSink | None = None,
     ) -> None:
-        """Commits the given offsets, or those behind every record that was given out.
+        """Commits the given offsets, or those after every record that was returned.
 
-        ``through`` a producer they become part of its transaction and count when it commits.
+        ``through`` a producer they become part of its transaction and take effect with its commit.
 
         Raises:
-            Fenced: the group has gone on without this member.
+            Fenced: the group has continued without this member.
         """
         if self.group is None:
             raise InvalidRequest(ErrorCode.INVALID_GROUP, "the consumer has no group")
@@ -237,13 +236,13 @@ class Consumer:
                 self._cluster, self.group, offsets, member, timeout_ms=self.settings.api_timeout_ms
             )
         except (Unavailable, asyncio.CancelledError):
-            self.progress.put_back(offsets)  # to be committed another time
+            self.progress.put_back(offsets)  # to be committed later
             raise
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed."""
+        """The committed offsets of the group."""
         if self.group is None:
             raise InvalidRequest(ErrorCode.INVALID_GROUP, "the consumer has no group")
         return await fetch_committed(
@@ -255,9 +254,9 @@ class Consumer:
         )
 
     async def close(self, *, is_consumed: bool = True) -> None:
-        """Commits what was consumed, leaves the group and ends.
+        """Commits what was consumed, leaves the group and closes.
 
-        ``is_consumed`` says whether the records last given out are done with.
+        ``is_consumed``: whether the records last returned count as consumed.
         """
         if self._is_closed:
             return
@@ -273,7 +272,7 @@ class Consumer:
             if self._owns_cluster:
                 await self._cluster.close()
 
-    # How it goes on.
+    # Internals.
 
     async def _next(self, count: int) -> list[ConsumerRecord]:
         while True:
@@ -293,7 +292,7 @@ class Consumer:
             await self._wakeup.wait()
 
     async def _commit_in_passing(self) -> None:
-        """Commits what is consumed, if that is this consumer's way."""
+        """Commits what is consumed, if auto-commit is on."""
         if self.group is None or not self.settings.auto_commit:
             return
         try:
@@ -301,10 +300,10 @@ class Consumer:
         except Unavailable:
             return  # kept for the next time
         except Fenced:
-            return  # the partitions are somebody else's now, who begins where we last committed
+            return  # another member has the partitions now and starts at the last commit
 
     async def _rejoin(self, membership: GroupMembership) -> None:
-        """Gives the partitions back, and takes those that the group gives."""
+        """Gives up the partitions and takes those that the group assigns."""
         on_assigned, on_revoked = self._on_change
         if not membership.is_joining:
             await self._commit_in_passing()
@@ -312,7 +311,7 @@ class Consumer:
             self.progress.forget()
             self._fetcher.follow([])
             if revoked and on_revoked is not None:
-                # A poll that runs out of time must not cut the caller's work short.
+                # A poll that times out must not cancel the caller's callback.
                 await asyncio.shield(asyncio.ensure_future(on_revoked(revoked)))
         partitions = await membership.join(self._topics)
         self._fetcher.follow(partitions)

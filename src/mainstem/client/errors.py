@@ -140,7 +140,7 @@ TABLE: Final[dict[int, tuple[str, ErrorCode]]] = {
     133: ("SHARE_SESSION_LIMIT_REACHED", ErrorCode.SHARE_SESSION_LIMIT),
 }
 
-# A refreshed view of the cluster and another try help with these too.
+# These are also retriable, after a metadata refresh.
 RETRIABLE_FENCES: Final = frozenset({ErrorCode.FENCED_EPOCH, ErrorCode.UNKNOWN_EPOCH})
 
 _FENCED: Final = frozenset(
@@ -161,22 +161,22 @@ _FENCED: Final = frozenset(
 
 _REMEDIES: Final[dict[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC: "create the topic, or check its name",
-    ErrorCode.TOPIC_EXISTS: "choose another name, or use the topic that is there",
+    ErrorCode.TOPIC_EXISTS: "choose another name, or use the existing topic",
     ErrorCode.RECORD_TOO_LARGE: "raise max.message.bytes on the topic, or send less",
     ErrorCode.OFFSET_OUT_OF_RANGE: "seek to an offset between the earliest and the latest",
     ErrorCode.GROUP_NOT_EMPTY: "stop the members of the group first",
     ErrorCode.UNSUPPORTED_VERSION: "use a newer broker",
-    ErrorCode.NOT_AUTHORIZED: "ask for the permission, or log in as somebody who has it",
-    ErrorCode.GROUP_NOT_AUTHORIZED: "ask for the permission, or log in as somebody who has it",
-    ErrorCode.CLUSTER_NOT_AUTHORIZED: "ask for the permission, or log in as somebody who has it",
+    ErrorCode.NOT_AUTHORIZED: "request the permission, or log in as a user who has it",
+    ErrorCode.GROUP_NOT_AUTHORIZED: "request the permission, or log in as a user who has it",
+    ErrorCode.CLUSTER_NOT_AUTHORIZED: "request the permission, or log in as a user who has it",
     ErrorCode.AUTHENTICATION_FAILED: "check name and secret",
 }
 
 
 def error_of(number: int, message: str | None = None, *, subject: str = "") -> MainstemError:
-    """The Mainstem error for a Kafka error number; ``message`` is what the broker said about it."""
+    """The Mainstem error for a Kafka error number; ``message`` is the broker's error message."""
     name, code = TABLE.get(number, (f"Kafka error {number}", ErrorCode.INTERNAL))
-    # Our error code says as much as Kafka's name, unless there is none for it.
+    # Kafka's name is only needed where no error code of ours corresponds.
     cause = f"{name}: {message}" if message and code is ErrorCode.INTERNAL else message or name
     remedy = _REMEDIES.get(code, "")
     if code is ErrorCode.CORRUPT:
@@ -189,32 +189,32 @@ def error_of(number: int, message: str | None = None, *, subject: str = "") -> M
 
 
 def check(number: int, message: str | None = None, *, subject: str = "") -> None:
-    """Raises unless the number says that all is well."""
+    """Raises unless the number is 0."""
     if number:
         raise error_of(number, message, subject=subject)
 
 
 def may_retry(error: MainstemError) -> bool:
-    """Whether the same call may succeed after a look at the cluster."""
+    """Whether the same call may succeed after a metadata refresh."""
     return error.retriable or error.code in RETRIABLE_FENCES
 
 
 def unreachable(address: str, why: str) -> Unavailable:
-    """Nobody answers at an address."""
+    """The error for an address that does not respond."""
     return Unavailable(
         ErrorCode.WRITER_UNAVAILABLE,
         f"cannot reach the node: {why}",
         subject=address,
-        remedy="check the address, that the node runs, and whether it asks for TLS or a login",
+        remedy="check the address, that the node runs, and whether it requires TLS or a login",
     )
 
 
 def untrusted(address: str, error: ssl.SSLError) -> InvalidRequest:
-    """TLS did not come about; trying again would not change that."""
+    """The error for a failed TLS handshake; not retriable."""
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = f"the node's certificate is not trusted: {error.verify_message}"
-        remedy = "name the authority that signed it, and dial a name that it has"
+        remedy = "trust the authority that signed it, and connect to a host name that it contains"
     else:
         cause = f"TLS failed: {error.reason or error}"
-        remedy = "check that the listener speaks TLS, and whether it asks for a certificate"
+        remedy = "check that the listener uses TLS, and whether it requires a client certificate"
     return InvalidRequest(ErrorCode.AUTHENTICATION_FAILED, cause, subject=address, remedy=remedy)

@@ -1,9 +1,9 @@
-"""The producer: batches records by partition, sends them to their writers, answers for each one.
+"""The producer: batches records by partition, sends them to the leaders, reports each result.
 
-Promises: records of one partition arrive in the order they were sent; with idempotence (the
-default, with acks ``all``) a retry never stores a record twice; every record's delivery ends in a
-place or an error, within ``delivery_timeout_ms``; at most ``buffer_bytes`` wait in memory, and
-``send`` waits when they do; a failed record that nobody awaited is reported by ``flush`` and by
+Guarantees: records of one partition are stored in the order they were sent; with idempotence (the
+default, with acks ``all``) a retry never stores a record twice; every record's delivery ends with
+an offset or an error, within ``delivery_timeout_ms``; at most ``buffer_bytes`` are buffered, and
+``send`` waits for space; a failed record that was not awaited is reported by ``flush`` and by
 leaving the block.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["Delivery", "Producer", "ProducerSettings"]
 
 
 class Delivery:
-    """What ``send`` returns: await it for the place of the record, or its error."""
+    """What ``send`` returns: await it for the offset of the record, or its error."""
 
     __slots__ = ("_batch", "_index")
 
@@ -57,10 +57,10 @@ class Delivery:
 
 
 class Producer:
-    """Sends records. An async context manager; leaving it delivers what waits.
+    """Sends records. An async context manager; leaving it delivers what is buffered.
 
     Args:
-        cluster: where to send; an address (or several) makes the producer own its cluster.
+        cluster: where to send; given an address (or several), the producer owns its cluster.
         settings: how to send.
     """
 
@@ -72,7 +72,7 @@ class Producer:
         self._owns_cluster = not isinstance(cluster, Cluster)
         self._cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
         codec = compression.codec_of(self.settings.compression)
-        # Spreading load needs no secrecy.
+        # The sticky partition needs no secure randomness.
         self._partitioner = Partitioner(random.Random().randrange)  # noqa: S311
         self._sender = Sender(
             self._cluster,
@@ -90,7 +90,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # After an error in the block, what waits is given the short way out.
+        # After an error in the block, buffered records get the short time-out.
         await self.close(timeout_ms=None if error is None else 0)
 
     async def send(
@@ -103,11 +103,11 @@ class Producer:
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Takes a record in; await the result to learn where it was stored.
+        """Buffers a record; await the result for its offset.
 
         Raises:
             InvalidRequest: no such partition, or the producer is closed.
-            Unavailable: the topic is not known in time, or memory stays full.
+            Unavailable: the metadata of the topic is not known in time, or the buffer stays full.
         """
         if self._is_closed:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the producer is closed")
@@ -137,7 +137,7 @@ class Producer:
         )
         place = len(batch.records) - 1
         if is_full:
-            # A caller that never waits would otherwise keep the loop from sending.
+            # A caller that never awaits would otherwise keep the loop from sending.
             await asyncio.sleep(0)
         return Delivery(batch, place)
 
@@ -151,7 +151,7 @@ class Producer:
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Sends one record without lingering and returns its place."""
+        """Sends one record without lingering and returns its offset."""
         delivery = await self.send(
             topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
@@ -159,13 +159,13 @@ class Producer:
         return await delivery
 
     async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
-        """Takes in records that ``model.columns`` encoded; they leave as one batch.
+        """Buffers records that ``model.columns`` encoded; they are sent as one batch.
 
-        What becomes of them is told by ``flush``.
+        ``flush`` reports their failure.
 
         Raises:
             InvalidRequest: the producer is closed.
-            Unavailable: memory stays full.
+            Unavailable: the buffer stays full.
         """
         if self._is_closed:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the producer is closed")
@@ -186,7 +186,7 @@ class Producer:
         """Waits until every record sent so far is delivered or has failed.
 
         Raises:
-            MainstemError: the first failure that nobody has awaited.
+            MainstemError: the first failure that was not awaited.
         """
         self._sender.send_now()
         for batch in list(self._sender.unsettled):
@@ -194,10 +194,10 @@ class Producer:
         self._sender.losses.report()
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Delivers what waits, for at most ``timeout_ms``, and ends; the rest fails.
+        """Delivers what is buffered, for at most ``timeout_ms``, and closes; the rest fails.
 
         Raises:
-            MainstemError: the first failure that nobody has awaited.
+            MainstemError: the first failure that was not awaited.
         """
         if self._is_closed:
             return
@@ -229,7 +229,7 @@ class Producer:
 
 
 def check_settings(settings: ProducerSettings) -> tuple[int, bool]:
-    """The acknowledgement number and whether to be idempotent.
+    """The number of acknowledgements and whether to be idempotent.
 
     Raises:
         InvalidRequest: the settings contradict each other.

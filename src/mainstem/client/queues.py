@@ -7,9 +7,9 @@
             async with message:
                 ...
 
-Promises: what ``publish`` returned for is stored; a lost connection is made anew after 1 s to 5 min
-and every consumption goes on, with the queues that died with the old one declared again; publishers
-wait while the node asks them to.
+Guarantees: when ``publish`` returns, the message is stored; a lost connection is replaced after 1 s
+to 5 min and every consumer continues, with the queues that ended with the old one declared again;
+publishers wait while the node requests it.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ QueueSettings = WireQueueSettings
 MESSAGES_PER_FRAME: Final = 1_000
 FRAME_BYTES: Final = 1024 * 1024
 FLOW_TIMEOUT_S: Final = 60.0
-# Declarations that are made again after a reconnect: queues that end with their connection.
+# Declarations to repeat after a reconnect: queues that end with their connection.
 REMEMBERED_MAX: Final = 10_000
 
 
@@ -62,7 +62,7 @@ class Queues:
 
     Args:
         addresses: one node or several, ``host:port`` each; the next one is tried when one is lost.
-        settings: how to talk to them.
+        settings: of the connection.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class Queues:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether there is a connection now."""
         return self._link.is_connected
 
     async def close(self) -> None:
-        """Ends every consumption and the connection."""
+        """Closes every consumer and the connection."""
         await self._consumptions.close()
-        # Acknowledgements of the last turn leave before the connection does.
+        # Acknowledgements of the last loop turn are sent before the connection closes.
         await asyncio.sleep(0)
         await self._tasks.close()
         await self._link.close()
@@ -110,7 +110,7 @@ class Queues:
     # Queues
 
     def queue(self, name: str) -> Queue:
-        """A queue that is there already; nothing is asked."""
+        """An existing queue; sends no request."""
         return Queue(self, name)
 
     async def declare(
@@ -121,16 +121,16 @@ class Queues:
         preset: Literal["native", "plain"] = "native",
         policy: Literal["fail", "ignore", "override"] = "fail",
     ) -> Queue:
-        """Lets a queue be there; without a name the node makes one up.
+        """Declares a queue; without a name the node generates one.
 
         Args:
-            name: what it is called.
-            settings: what differs from the preset.
+            name: of the queue.
+            settings: that differ from the preset.
             preset: ``native`` has limits, leases and retries; ``plain`` has none, as with AMQP.
-            policy: what to do where the queue is there with other settings.
+            policy: what to do if the queue exists with other settings.
 
         Raises:
-            InvalidRequest: it is there, and different.
+            InvalidRequest: it exists with other settings.
         """
         wanted = settings or QueueSettings()
         word = requests.DeclareQueue(name=name, settings=wanted, preset=preset, policy=policy)
@@ -144,14 +144,14 @@ class Queues:
         return Queue(self, answer.name)
 
     async def list_queues(self) -> list[QueueInfo]:
-        """Every queue of the namespace that we may see."""
+        """Every queue of the namespace that the user may see."""
         answer: QueueList = await self.ask(requests.ListQueues())
         return answer.queues
 
     # Exchanges and bindings
 
     def exchange(self, name: str) -> Exchange:
-        """An exchange that is there already; nothing is asked."""
+        """An existing exchange; sends no request."""
         return Exchange(self, name)
 
     async def declare_exchange(
@@ -164,15 +164,15 @@ class Queues:
         alternate: str | None = None,
         shared: bool = False,
     ) -> Exchange:
-        """Lets an exchange be there.
+        """Declares an exchange.
 
         Args:
-            name: what it is called; for Kafka clients this is the name of its topic.
+            name: of the exchange; for Kafka clients this is the name of its topic.
             kind: direct, fanout, topic or headers.
-            durable: whether it outlives the node.
-            auto_delete: whether it ends with its last binding.
-            alternate: where messages go that no queue wants.
-            shared: whether a topic of that name may be taken over.
+            durable: whether it survives a restart of the node.
+            auto_delete: whether it is deleted with its last binding.
+            alternate: the exchange for messages that no queue matches.
+            shared: whether an existing topic of that name may be used.
         """
         await self.ask(
             requests.DeclareExchange(
@@ -187,26 +187,26 @@ class Queues:
         return Exchange(self, name)
 
     async def list_exchanges(self) -> list[ExchangeInfo]:
-        """Every exchange of the namespace that we may see."""
+        """Every exchange of the namespace that the user may see."""
         answer: ExchangeList = await self.ask(requests.ListExchanges())
         return answer.exchanges
 
     async def list_bindings(self) -> list[BindingInfo]:
-        """Every binding of the namespace that we may see."""
+        """Every binding of the namespace that the user may see."""
         answer: BindingList = await self.ask(requests.ListBindings())
         return answer.bindings
 
-    # What queues, exchanges and consumptions use
+    # Used by queues, exchanges and consumers
 
     async def ask(self, word: Word) -> Any:
-        """Asks the node; over the next connection if the present one ends meanwhile."""
+        """Sends a request, again over the next connection if this one ends meanwhile."""
         self._tasks.check()
         return await self._link.ask(word)
 
     async def ask_to_publish(
         self, exchange: str, key: str | None, messages: Sequence[WireMessage]
     ) -> Published:
-        """Publishes in order, in as many frames as it takes."""
+        """Publishes in order, in as many frames as needed."""
         whole = Published(stored=0)
         for start, until in _portions(messages):
             async with asyncio.timeout(FLOW_TIMEOUT_S):
@@ -223,17 +223,17 @@ class Queues:
         return whole
 
     def consumption(self, word: requests.Subscribe) -> QueueConsumer:
-        """A new consumption, with a number of its own."""
+        """A new consumer, with a number of its own."""
         return self._consumptions.new(word)
 
     def got(self, answer: Got, *, no_ack: bool) -> QueueMessage | None:
-        """The message of an answer to a get."""
+        """The message of a response to a get."""
         if answer.delivery is None:
             return None
         return QueueMessage(answer.delivery, None if no_ack else self._gets)
 
     async def _restore(self, connection: NativeConnection) -> None:
-        """Says on a new connection what the old one knew."""
+        """Restores declarations and subscriptions on a new connection."""
         self._may_publish.set()
         self._gets = Settler(connection, 0)
         for word in list(self._fleeting.values()):
@@ -242,7 +242,7 @@ class Queues:
             except MainstemError as error:
                 if error.retriable:
                     raise
-                del self._fleeting[word.name]  # somebody else has it now
+                del self._fleeting[word.name]  # another connection owns it now
         await self._consumptions.restore(connection)
 
     def _on_notification(self, _: NativeConnection, word: Word) -> None:
@@ -256,7 +256,7 @@ class Queues:
 
 
 def _portions(messages: Sequence[WireMessage]) -> list[tuple[int, int]]:
-    """[start, until) of what fits into one frame."""
+    """Splits messages into [start, until) ranges that fit into one frame."""
     found: list[tuple[int, int]] = []
     start = size_bytes = 0
     for at, message in enumerate(messages):

@@ -1,8 +1,8 @@
-"""Administration over HTTP: users, roles and API tokens, which Kafka's protocol has no words for.
+"""Administration over HTTP: users, roles and API tokens, which the Kafka protocol does not cover.
 
-Blocking, one request at a time: it is for tools, not for the path of records. Promises: a secret
-is sent in the clear to this machine only; answers are bounded; what the node refuses is raised with
-its code, cause, object and remedy.
+Blocking, one request at a time: it is for tools, not for the path of records. Guarantees: a secret
+is sent unencrypted to this machine only; responses are bounded; a refusal is raised with its code,
+cause, object and remedy.
 """
 
 import base64
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class RestLogin(Struct, frozen=True, kw_only=True):
-    """Who asks: a name and password, or a token; neither where the node asks for none."""
+    """Credentials: a name and password, or a token; neither if the node requires none."""
 
     user: str = ""
     password: str = ""
@@ -39,7 +39,7 @@ class RestLogin(Struct, frozen=True, kw_only=True):
 
 
 class UserInfo(Struct, frozen=True):
-    """Somebody who can log in, or who has roles."""
+    """A user that can log in, or has roles."""
 
     name: str
     mechanisms: list[str]
@@ -47,7 +47,7 @@ class UserInfo(Struct, frozen=True):
 
 
 class RoleRuleInfo(Struct, frozen=True):
-    """One rule of a role, in words."""
+    """One rule of a role."""
 
     resource: str
     operation: str
@@ -66,7 +66,7 @@ class RoleInfo(Struct, frozen=True):
 
 
 class ApiTokenInfo(Struct, frozen=True):
-    """An API token; ``token``, its text, is known only right after it was made."""
+    """An API token; ``token``, its text, is only known right after creation."""
 
     id: str
     owner: str
@@ -91,7 +91,7 @@ class RestAdmin:
     """Administers over HTTP; ``url`` is ``http://host:port`` or ``https://host:port``.
 
     Raises:
-        InvalidRequest: the address is none, or a secret would travel in the clear.
+        InvalidRequest: the address is invalid, or a secret would be sent unencrypted.
     """
 
     def __init__(self, url: str, login: RestLogin, *, timeout_s: float = 30.0) -> None:
@@ -100,7 +100,7 @@ class RestAdmin:
         if (login.user or login.token) and not self._secure and not _is_here(self._host):
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                "the secret would travel in the clear",
+                "the secret would be sent unencrypted",
                 subject=self.url,
                 remedy="use an https:// address",
             )
@@ -110,21 +110,21 @@ class RestAdmin:
     # Users
 
     def users(self) -> list[UserInfo]:
-        """Everybody who can log in, or who has roles."""
+        """All users that can log in, or have roles."""
         return self.ask("GET", "/v1/users", list[UserInfo])
 
     def delete_user(self, name: str) -> None:
-        """Forget a user's password, roles and tokens."""
+        """Delete a user's password, roles and tokens."""
         self.ask("DELETE", f"/v1/users/{_part(name)}", dict[str, object])
 
     # Roles
 
     def roles(self) -> list[RoleInfo]:
-        """All roles, built in or made."""
+        """All roles, built in or created."""
         return self.ask("GET", "/v1/roles", list[RoleInfo])
 
     def set_role(self, name: str, rules: Sequence[RoleRuleInfo]) -> RoleInfo:
-        """Make a role, or replace its rules."""
+        """Create a role, or replace its rules."""
         return self.ask("PUT", f"/v1/roles/{_part(name)}", RoleInfo, {"rules": list(rules)})
 
     def delete_role(self, name: str) -> None:
@@ -143,7 +143,7 @@ class RestAdmin:
     # API tokens
 
     def tokens(self) -> list[ApiTokenInfo]:
-        """One's own tokens, or all for those who may see the cluster."""
+        """The caller's tokens, or all tokens if the caller may describe the cluster."""
         return self.ask("GET", "/v1/tokens", list[ApiTokenInfo])
 
     def create_token(
@@ -154,16 +154,16 @@ class RestAdmin:
         lifetime_ms: int | None = None,
         roles: Sequence[str] | None = None,
     ) -> ApiTokenInfo:
-        """A new token with its text."""
+        """Create a token; returns it with its text."""
         wanted = {"name": name, "user": user, "lifetime_ms": lifetime_ms, "roles": roles}
         return self.ask("POST", "/v1/tokens", ApiTokenInfo, wanted)
 
     def revoke_token(self, token_id: str) -> None:
-        """Let a token be worth nothing."""
+        """Revoke a token."""
         self.ask("DELETE", f"/v1/tokens/{_part(token_id)}", dict[str, object])
 
     def ask(self, method: str, place: str, kind: type[T], body: object = None) -> T:
-        """What a node answers, as ``kind``; raises what it refuses with."""
+        """Sends a request; returns the response as ``kind``, raises a refusal."""
         headers = {"accept": "application/json", **self._authorization()}
         sent = None
         if body is not None:
@@ -176,7 +176,7 @@ class RestAdmin:
             data = answer.read(ANSWER_BYTES_MAX + 1)
         except TimeoutError:
             raise Unavailable(
-                ErrorCode.TIMED_OUT, f"no answer in {self._timeout_s:g} s", subject=self.url
+                ErrorCode.TIMED_OUT, f"no response in {self._timeout_s:g} s", subject=self.url
             ) from None
         except ssl.SSLError as error:
             raise errors.untrusted(self.url, error) from error
@@ -186,7 +186,7 @@ class RestAdmin:
         finally:
             connection.close()
         if len(data) > ANSWER_BYTES_MAX:
-            raise _not_ours(self.url, "its answer is too long")
+            raise _not_ours(self.url, "its response is too long")
         if answer.status >= 400:
             raise _refused(self.url, answer.status, data)
         try:
@@ -221,7 +221,7 @@ def _address(url: str) -> tuple[bool, str, int]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            "not an address of a node's HTTP",
+            "not the URL of an HTTP API",
             subject=url,
             remedy=f"write http://host:{DEFAULT_PORT} or https://host:{DEFAULT_PORT}",
         )
@@ -246,7 +246,7 @@ def _refused(url: str, status: int, data: bytes) -> MainstemError:
         problem = msgspec.json.decode(data, type=_Problem)
         code = ErrorCode[problem.code]
     except (*DECODE_ERRORS, KeyError):
-        return _not_ours(url, f"it answered with status {status}")
+        return _not_ours(url, f"it responded with status {status}")
     kind = Unavailable if code in RETRIABLE else InvalidRequest
     return kind(code, problem.cause, subject=problem.subject or url, remedy=problem.remedy)
 
@@ -254,16 +254,16 @@ def _refused(url: str, status: int, data: bytes) -> MainstemError:
 def _unreachable(url: str, why: str) -> Unavailable:
     return Unavailable(
         ErrorCode.WRITER_UNAVAILABLE,
-        f"cannot reach the node's HTTP: {why}",
+        f"cannot reach the node's HTTP API: {why}",
         subject=url,
-        remedy="name its address with --http, and check that the node runs",
+        remedy="give its URL with --http, and check that the node runs",
     )
 
 
 def _not_ours(url: str, why: str) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.INVALID_REQUEST,
-        f"that is not the HTTP of a Mainstem node: {why}",
+        f"not the HTTP API of a Mainstem node: {why}",
         subject=url,
-        remedy="name its address with --http",
+        remedy="give its URL with --http",
     )

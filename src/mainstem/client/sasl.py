@@ -3,10 +3,10 @@
     exchange = exchange_for(settings, nonce)
     message = exchange.first()
     while message is not None:
-        message = exchange.answer(<what the node said>)
+        message = exchange.answer(<the node's message>)
 
-With SCRAM the node has to show, too, that it knows the user; one that cannot is not believed, and
-one that asks for so few iterations that the password could be guessed from our answer gets none.
+With SCRAM the node also has to prove that it knows the user's keys, else the login fails. A node
+that requests so few iterations that our proof would reveal the password gets none.
 """
 
 import base64
@@ -20,7 +20,7 @@ import msgspec
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
-ITERATIONS_MAX: Final = 1_000_000  # a node that asks for more only wants to keep us busy
+ITERATIONS_MAX: Final = 1_000_000  # more would let a node exhaust our CPU
 _DIGITS_MAX: Final = 7
 _REASON_LENGTH_MAX: Final = 200
 _LEAD: Final = "\0"
@@ -32,9 +32,9 @@ TokenSource = Callable[[], Awaitable[str]]
 
 
 class SaslSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who we are.
+    """The mechanism and credentials.
 
-    ``token`` is for OAUTHBEARER, and ``token_source`` is asked for a fresh one at each login;
+    ``token`` is for OAUTHBEARER, and ``token_source`` returns a current one at each login;
     ``by_token``: user and password are a delegation token's id and its HMAC in base64.
     """
 
@@ -57,15 +57,15 @@ class SaslExchange(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The next message; None when nothing is left to say."""
+        """The next message; None at the end."""
         ...
 
 
 def exchange_for(settings: SaslSettings, nonce: str) -> SaslExchange:
-    """The exchange of the chosen mechanism; ``nonce`` is fresh chance.
+    """The exchange of the chosen mechanism; ``nonce`` is random for each login.
 
     Raises:
-        InvalidRequest: an unknown mechanism, or a secret that it cannot carry.
+        InvalidRequest: the mechanism is unknown, or cannot carry the secret.
     """
     if settings.mechanism == "PLAIN":
         _check_text(_LEAD, settings.username, settings.password)
@@ -84,7 +84,7 @@ def exchange_for(settings: SaslSettings, nonce: str) -> SaslExchange:
 
 
 class _Plain:
-    """RFC 4616: everything is said at once."""
+    """RFC 4616: one message with everything."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -94,12 +94,12 @@ class _Plain:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise _not_believed("PLAIN has nothing more to ask")
+            raise _not_believed("PLAIN has only one message")
         return None
 
 
 class _OauthBearer:
-    """RFC 7628: whatever is asked back is about a failure, and has to be answered with one byte."""
+    """RFC 7628: any challenge reports a failure, and has to be answered with one byte."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -110,7 +110,7 @@ class _OauthBearer:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._failure is not None:
-            raise _refused(self._failure)  # it should have said so by an error code
+            raise _refused(self._failure)  # it should have used an error code
         if not challenge:
             return None
         self._failure = challenge
@@ -138,11 +138,11 @@ class _Scram:
         parts = _parts(asked)
         nonce, iterations = parts.get("r", ""), parts.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce or "m" in parts:
-            raise _not_believed("its answer does not belong to our question")
+            raise _not_believed("its response does not match our request")
         if not iterations.isdecimal() or len(iterations) > _DIGITS_MAX:
-            raise _not_believed("its answer is not SCRAM")
+            raise _not_believed("its response is not SCRAM")
         if not scram.ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
-            raise _not_believed(f"it asks for {iterations} iterations")
+            raise _not_believed(f"it requests {iterations} iterations")
         mechanism = self._settings.mechanism
         salt = _decoded(parts.get("s", ""))
         salted = scram.salted_password(mechanism, self._settings.password, salt, int(iterations))
@@ -162,16 +162,16 @@ class _Scram:
         if "e" in parts:
             raise _refused(parts["e"].encode())
         if not hmac.compare_digest(_decoded(parts.get("v", "")), self._signature):
-            raise _not_believed("it does not know our password")
+            raise _not_believed("it does not know the password")
 
 
 def _check_text(forbidden: str, *texts: str) -> None:
-    """Refuse what would be read as the end of the text, or that is not there at all."""
+    """Refuse a value that is missing or has characters that would end the text."""
     if not all(texts) or any(forbidden in text for text in texts):
         raise InvalidRequest(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
             "a name, password or token is missing, or has characters that cannot be sent",
-            remedy="check what is read as name and secret",
+            remedy="check the name and the secret",
         )
 
 
@@ -183,21 +183,21 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("ascii")
     except UnicodeDecodeError:
-        raise _not_believed("its answer is not SCRAM") from None
+        raise _not_believed("its response is not SCRAM") from None
 
 
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise _not_believed("its answer is not SCRAM") from None
+        raise _not_believed("its response is not SCRAM") from None
 
 
 def _not_believed(cause: str) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.AUTHENTICATION_FAILED,
-        f"the node is not what it says it is: {cause}",
-        remedy="check the address, and that nobody stands in between",
+        f"the node could not prove its identity: {cause}",
+        remedy="check the address; the connection may be intercepted",
     )
 
 

@@ -1,4 +1,4 @@
-"""How producers and consumers behave; each setting has the default that suits most."""
+"""Settings of producers and consumers, with defaults that suit most uses."""
 
 import msgspec
 
@@ -24,8 +24,8 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to read, and how to behave in a group.
 
-    ``reset`` says where to start without a committed offset, and where to go on when the offset is
-    gone: ``earliest``, ``latest``, or ``none`` to get an error. ``isolation`` is
+    ``reset`` sets where to start without a committed offset, and where to continue when the offset
+    is gone: ``earliest``, ``latest``, or ``none`` for an error. ``isolation`` is
     ``read_uncommitted`` or ``read_committed``.
     """
 

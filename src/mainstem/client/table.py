@@ -3,10 +3,10 @@
     table = await to_arrow("localhost:9092", "orders")
 
 Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp,
-timestampType and, if asked for, headers. Promises: the table holds what the topic held when it was
-asked for, partition by partition in the order of offsets; records of open and aborted transactions
-are left out unless asked for. Needs ``mainstem[arrow]``; ``to_polars`` and ``to_pandas`` need those
-libraries.
+timestampType and, on request, headers. Guarantees: the table holds what the topic held at the time
+of the call, partition by partition in the order of offsets; records of open and aborted
+transactions are omitted unless requested. Needs ``mainstem[arrow]``; ``to_polars`` and
+``to_pandas`` need those libraries.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read: all there is, unless set otherwise.
+    """What to read: all records, unless set otherwise.
 
     ``since_ms`` and ``before_ms`` bound the time of records in milliseconds since 1970: reading
-    begins at the first record that is as young, and ends before the first that is too young.
+    starts at the first record at or after ``since_ms``, and ends before the first at or after
+    ``before_ms``.
     """
 
     partitions: Collection[int] | None = None
@@ -50,7 +51,7 @@ async def record_batches(
     """The records of a topic in Arrow batches of some ten thousand rows.
 
     Raises:
-        InvalidRequest: no such partition.
+        InvalidRequest: a partition does not exist.
         MainstemError: the topic does not exist or cannot be read.
     """
     async with AsyncExitStack() as stack:
@@ -96,7 +97,7 @@ async def to_parquet(
     *,
     compression: str = "zstd",
 ) -> int:
-    """Writes the records of a topic to a Parquet file; how many they are.
+    """Writes the records of a topic to a Parquet file; returns how many.
 
     The file appears when it is complete.
     """
@@ -107,7 +108,7 @@ async def to_parquet(
     try:
         with pq.ParquetWriter(draft, schema, compression=compression) as writer:
             async for batch in record_batches(cluster, topic, settings):
-                # Compressing takes long: the connection is kept alive meanwhile.
+                # Compressing takes long: in a thread, so that the connection stays alive meanwhile.
                 await asyncio.to_thread(writer.write_batch, batch)
                 rows += batch.num_rows
         draft.replace(target)
@@ -119,7 +120,7 @@ async def to_parquet(
 async def _ranges(
     cluster: Cluster, topic: str, settings: TableSettings
 ) -> list[tuple[TopicPartition, int, int]]:
-    """Which offsets of which partitions are wanted."""
+    """The partitions and offsets to read."""
     infos = await cluster.topics([topic])
     there = sorted(infos[topic].partitions)
     wanted = there if settings.partitions is None else sorted(settings.partitions)
@@ -137,7 +138,7 @@ async def _ranges(
     stops = ends
     if settings.before_ms is not None:
         stops = await _offsets(cluster, dict.fromkeys(places, settings.before_ms), settings)
-    # -1: no record is as young.
+    # -1: no record at or after that time.
     return [
         (
             place,

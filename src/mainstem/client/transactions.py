@@ -1,4 +1,4 @@
-"""The transactional producer: records and offsets of a group that count together, or not at all.
+"""The transactional producer: records and offsets of a group are committed together, or not at all.
 
     async with TransactionalProducer("localhost:9092", "transfer-1") as producer:
         async with producer.transaction():
@@ -6,8 +6,8 @@
             await consumer.commit(through=producer)
 
 A block that ends well is committed, one that fails is aborted. Another producer with the same
-transactional id fences this one. Promises: nothing is committed of which a record could not be
-delivered; after an abort the producer goes on; a commit whose answer is lost may be asked for again
+transactional id fences this one. Guarantees: a transaction with an undelivered record is not
+committed; after an abort the producer can continue; a commit whose response is lost may be repeated
 and has one outcome.
 """
 
@@ -43,9 +43,9 @@ ABORTED: Final = InvalidRequest(ErrorCode.TRANSACTION_ABORTABLE, "the transactio
 
 
 class TransactionPhase(Enum):
-    """Where the producer stands."""
+    """The state of the producer."""
 
-    NEW = "has not begun"
+    NEW = "has not started"
     READY = "is between transactions"
     OPEN = "is in a transaction"
     PREPARED = "has prepared its transaction"
@@ -54,7 +54,7 @@ class TransactionPhase(Enum):
 
 
 class TransactionHandle(NamedTuple):
-    """A prepared transaction, as it can be written down and handed on."""
+    """A prepared transaction, in a form that can be stored and passed on."""
 
     transactional_id: str
     producer_id: int
@@ -65,11 +65,11 @@ class TransactionHandle(NamedTuple):
 async def end_transaction(
     cluster: Cluster, handle: TransactionHandle, *, commit: bool, timeout_ms: int = 120_000
 ) -> None:
-    """Ends a transaction that another process prepared; asking again has the same outcome.
+    """Ends a transaction that another process prepared; repeating it has the same outcome.
 
     Raises:
         Fenced: the transactional id has been taken over since.
-        InvalidRequest: the transaction ended the other way, or nobody knows it.
+        InvalidRequest: the transaction ended the other way, or is unknown.
     """
     calls = TransactionRequests(cluster, handle.transactional_id, timeout_ms=timeout_ms)
     identity = handle.producer_id, handle.epoch
@@ -77,7 +77,7 @@ async def end_transaction(
 
 
 class TransactionSession:
-    """The identity of the producer and what takes part in its transaction."""
+    """The producer id and epoch, and the partitions and groups of the transaction."""
 
     heals = False
 
@@ -97,7 +97,7 @@ class TransactionSession:
         return None if self.is_version_2 else PRODUCE_UNTIL_VERSION_1
 
     def take(self, identity: tuple[int, int]) -> bool:
-        """The next transaction runs under this identity; whether it is another one."""
+        """Sets producer id and epoch of the next transaction; returns whether they changed."""
         is_other = identity != self.identity
         self.identity = identity
         self.is_touched = False
@@ -106,12 +106,12 @@ class TransactionSession:
         return is_other
 
     async def end(self, *, commit: bool) -> bool:
-        """Ends the transaction; whether the next one runs under another identity."""
+        """Ends the transaction; returns whether producer id or epoch changed."""
         ended = self._calls.end(self.identity, commit=commit, is_version_2=self.is_version_2)
         return self.take(await ended)
 
     async def first(self) -> ProducerIdState:
-        """What partitions are written under."""
+        """The producer id and epoch that partitions are written under."""
         return ProducerIdState(*self.identity)
 
     async def fresh(self) -> ProducerIdState:
@@ -119,7 +119,7 @@ class TransactionSession:
         return ProducerIdState(*self.identity)
 
     async def joined(self, partitions: Collection[TopicPartition]) -> None:
-        """Makes sure that partitions take part."""
+        """Adds partitions to the transaction if necessary."""
         self.is_touched = True
         if self.is_version_2:
             return
@@ -130,7 +130,7 @@ class TransactionSession:
                 self._partitions |= new
 
     async def joined_by(self, group: str) -> None:
-        """Makes sure that positions of a group take part."""
+        """Adds the offsets of a group to the transaction if necessary."""
         self.is_touched = True
         if self.is_version_2:
             return
@@ -141,13 +141,13 @@ class TransactionSession:
 
 
 class _PhaseGuard:
-    """Where the producer stands, and what it may do there."""
+    """The state of the producer, and the calls that it allows."""
 
     def __init__(self) -> None:
         self.phase = TransactionPhase.NEW
 
     def expect(self, *phases: TransactionPhase) -> None:
-        """Refuses in any other phase."""
+        """Raises in any other phase."""
         if self.phase in phases:
             return
         if self.phase is TransactionPhase.FENCED:
@@ -155,7 +155,7 @@ class _PhaseGuard:
         raise InvalidRequest(ErrorCode.INVALID_TXN_STATE, f"the producer {self.phase.value}")
 
     async def guarded(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call after which the producer may have to learn that it was replaced."""
+        """Awaits a call and notes if it shows that the producer was fenced."""
         try:
             return await call
         except Fenced as error:
@@ -168,14 +168,14 @@ class TransactionalProducer(Producer):
     """Sends records in transactions. An async context manager; leaving it aborts what is open.
 
     Args:
-        cluster: where to send; an address (or several) makes the producer own its cluster.
-        transactional_id: whoever begins with the same id later fences this producer.
+        cluster: where to send; given an address (or several), the producer owns its cluster.
+        transactional_id: a producer that starts later with the same id fences this one.
         settings: how to send; transactions need acks ``all`` and idempotence.
         timeout_ms: after that long the broker aborts an open transaction.
-        two_phase: transactions wait for ``complete`` without a time limit; somebody else keeps
-            book of what was prepared (KIP-939).
-        keep_prepared: take over the transaction that an earlier incarnation prepared; ``prepared``
-            names it then, and ``complete`` ends it.
+        two_phase: transactions wait for ``complete`` without a time limit; an external system
+            tracks what was prepared (KIP-939).
+        keep_prepared: take over the transaction that an earlier producer prepared; ``prepared``
+            is its id then, and ``complete`` ends it.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class TransactionalProducer(Producer):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """A block whose records and offsets count together; an exception aborts."""
+        """A block whose records and offsets are committed together; an exception aborts."""
         self.begin()
         try:
             yield self
@@ -228,22 +228,22 @@ class TransactionalProducer(Producer):
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun and is not yet prepared or ended."""
+        """Whether a transaction is open, that is, not yet prepared or ended."""
         return self._phases.phase is TransactionPhase.OPEN
 
     def begin(self) -> None:
-        """Begins a transaction; brokers learn of it by its first record."""
+        """Begins a transaction; brokers know it from its first record on."""
         self._phases.expect(TransactionPhase.READY)
         self._sender.losses.reset()
         self._phases.phase = TransactionPhase.OPEN
 
     async def send(self, topic: str, value: bytes | None, **rest: Any) -> Delivery:
-        """Takes a record into the transaction; see ``Producer.send``."""
+        """Sends a record in the transaction; see ``Producer.send``."""
         self._phases.expect(TransactionPhase.OPEN)
         return await super().send(topic, value, **rest)
 
     async def send_encoded(self, partition: TopicPartition, records: EncodedRecords) -> None:
-        """Takes encoded records into the transaction; see ``Producer.send_encoded``."""
+        """Sends encoded records in the transaction; see ``Producer.send_encoded``."""
         self._phases.expect(TransactionPhase.OPEN)
         await super().send_encoded(partition, records)
 
@@ -270,7 +270,7 @@ class TransactionalProducer(Producer):
         )
 
     async def prepare(self) -> str:
-        """Delivers everything; the name by which a later incarnation can complete it.
+        """Delivers everything; returns the id by which a later producer can complete it.
 
         Only ``complete``, ``commit`` and ``abort`` may follow.
         """
@@ -283,23 +283,23 @@ class TransactionalProducer(Producer):
 
     @property
     def handle(self) -> TransactionHandle:
-        """What somebody else needs to end the transaction; see ``end_transaction``."""
+        """The handle by which another process can end the transaction: ``end_transaction``."""
         session = self._session
         return TransactionHandle(session.transactional_id, *session.identity, session.is_version_2)
 
     async def complete(self, prepared: str) -> bool:
-        """Commits the prepared transaction if it is the one named, else aborts it; which it was."""
+        """Commits the prepared transaction if it is the given one, else aborts; returns which."""
         self._phases.expect(TransactionPhase.PREPARED)
         is_it = prepared == self.prepared
         await (self.commit() if is_it else self.abort())
         return is_it
 
     async def commit(self) -> None:
-        """Delivers everything and lets it count.
+        """Delivers everything and commits.
 
         Raises:
             Fenced: another producer took over; nothing was committed.
-            Unavailable: the answer did not come in time; commit again to learn the outcome.
+            Unavailable: the response did not arrive in time; commit again for the outcome.
             MainstemError: a record could not be delivered; abort.
         """
         self._phases.expect(
@@ -313,7 +313,7 @@ class TransactionalProducer(Producer):
             try:
                 is_other = await self._phases.guarded(self._session.end(commit=True))
             except InvalidRequest:
-                # Refused for good: nothing is left but to abort.
+                # Refused permanently: only an abort is possible.
                 self._phases.phase = TransactionPhase.OPEN
                 raise
             if is_other:
@@ -322,7 +322,7 @@ class TransactionalProducer(Producer):
         self.prepared = None
 
     async def abort(self) -> None:
-        """Gives the transaction up; what was written of it is never read as committed."""
+        """Aborts the transaction; its records are never read as committed."""
         self._phases.expect(TransactionPhase.OPEN, TransactionPhase.PREPARED)
         await self._sender.drop(ABORTED)
         has_lost = self._sender.losses.first is not None
@@ -331,13 +331,13 @@ class TransactionalProducer(Producer):
             if await self._phases.guarded(self._session.end(commit=False)):
                 self._sender.forget_identities()
             if has_lost and not self._session.is_version_2:
-                # Which sequence numbers arrived is unknown; a new epoch begins them again.
+                # Which sequence numbers arrived is unknown; a new epoch starts them again.
                 await self._init(expected=self._session.identity)
         self._phases.phase = TransactionPhase.READY
         self.prepared = None
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Aborts what is open, unless it is prepared, and ends."""
+        """Aborts an open transaction, unless it is prepared, and closes."""
         try:
             if self._phases.phase is TransactionPhase.OPEN:
                 await self.abort()

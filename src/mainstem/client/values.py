@@ -1,4 +1,4 @@
-"""What the client hands out: places, records, nodes, topics, groups. Plain facts, no behaviour."""
+"""Values that the client returns: offsets, records, nodes, topics, groups. No behaviour."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored; the offset is -1 where nobody was asked to confirm it."""
+    """Partition and offset of a stored record; the offset is -1 without acknowledgement."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class NodeInfo(Struct, frozen=True):
 
 
 class PartitionInfo(Struct, frozen=True):
-    """One partition: who writes it (-1: nobody now), under which epoch, who holds it."""
+    """One partition: leader (-1: none now), leader epoch and replicas."""
 
     index: int
     leader: int
@@ -87,14 +87,14 @@ class ConfigEntry(Struct, frozen=True):
 
 
 class OffsetAndTime(NamedTuple):
-    """Answer to a question about offsets; both are -1 where there is none."""
+    """Result of an offset query; both are -1 if there is none."""
 
     offset: int
     timestamp: int
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -102,7 +102,7 @@ class CommittedOffset(NamedTuple):
 
 
 class MemberInfo(Struct, frozen=True):
-    """One member of a group and what it reads."""
+    """One member of a group and its partitions."""
 
     id: str
     instance_id: str | None
@@ -132,7 +132,7 @@ class GroupListing(Struct, frozen=True):
 
 
 class LogDirPartition(Struct, frozen=True):
-    """How much one partition takes in one log directory."""
+    """The size of one partition in one log directory."""
 
     topic: str
     partition: int

@@ -1,1 +1,1 @@
-"""Nodes talking to nodes: Raft for the catalogue, gossip about who is there."""
+"""Communication between nodes: Raft for the catalogue, gossip for membership and load."""

@@ -3,8 +3,8 @@
     header | mark | frame n | frame n+1 | …
 
 Every frame is synced before the next one is written. So all but the last frame must be sound, and a
-last frame that is not was never acknowledged. The *mark* says how far a file was known to be
-durable. What is done about damage is up to the owner of a file; here it is found.
+last frame that is not was never acknowledged. The *mark* records how far a file was known to be
+durable. This module finds damage; the owner of a file decides how to handle it.
 """
 
 import contextlib
@@ -36,20 +36,20 @@ def start_of_file(magic: bytes, first: int, durable: int = FRAMES_START) -> byte
 
 
 def mark(durable: int) -> bytes:
-    """Says that everything before this position is durable."""
+    """The mark that records that everything before this position is durable."""
     return MARK.pack(durable, crc32c(_U64.pack(durable)))
 
 
 def frame(number: int, payload: bytes) -> bytes:
-    """One frame."""
+    """The bytes of one frame."""
     return FRAME.pack(len(payload), _checksum(number, payload), number) + payload
 
 
 def read_start(data: bytes, magic: bytes, path: Path) -> tuple[int, int] | None:
-    """The number of the first frame and how far the file is durable; None if that is damaged.
+    """The number of the first frame and how far the file is durable; None if they are damaged.
 
     Raises:
-        UnknownVersion: the file is of a version that is not known here.
+        UnknownVersion: this release does not know the version of the file.
     """
     found, first, checksum = HEADER.unpack_from(data)
     if checksum == crc32c(data[:16]):
@@ -89,14 +89,14 @@ def is_followed(data: bytes, position: int, number: int) -> bool:
 
 
 def replace(path: Path, data: bytes, sync: Callable[[int], None]) -> None:
-    """Put a file in place, whole and durable, or not at all."""
+    """Put a file in place, complete and durable, or not at all."""
     os.close(replace_and_open(path, data, sync))
 
 
 def replace_and_open(path: Path, data: bytes, sync: Callable[[int], None]) -> int:
-    """The same; the descriptor of the new file.
+    """Put a file in place like ``replace``; the descriptor of the new file.
 
-    All descriptors are taken before anything is in place: without a free one nothing changes.
+    All descriptors are opened before a file is renamed: without a free one nothing changes.
     """
     fresh = path.with_name(path.name + ".new")
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -127,12 +127,12 @@ def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
 
 
 def is_not_replaced(error: OSError) -> bool:
-    """Whether ``replace`` failed before it changed anything, for a reason that passes."""
+    """Whether ``replace`` failed before it changed anything, for a transient reason."""
     return classify(error) is FileErrorKind.DISK_FULL or is_descriptor_shortage(error)
 
 
 def refusal(error: OSError, path: Path) -> Unavailable | None:
-    """What a failed write is answered with if it may succeed later; None for a failed disk."""
+    """The refusal for a failed write that may succeed later; None for a failed disk."""
     kind = classify(error)
     if kind is FileErrorKind.FAILED:
         return None
@@ -142,18 +142,18 @@ def refusal(error: OSError, path: Path) -> Unavailable | None:
 
 
 def write_again(fd: int, data: bytes, durable: int, end: int) -> None:
-    """Write what lies behind the mark over itself, so that the next sync has it to write.
+    """Rewrite the bytes behind the mark in place, so that the next sync writes them.
 
-    After a failed sync the kernel takes it for written, though the disk does not have it.
+    After a failed sync the kernel marks the pages clean, though they are not on disk.
     """
     write_all(fd, data[durable:end], durable)
 
 
 def write_mark(fd: int, end: int) -> None:
-    """Note in the header that a file is durable up to ``end``.
+    """Record in the header that a file is durable up to ``end``.
 
-    Not synced by itself, and not written at all on a disk that takes new blocks to change old ones
-    and has none: an older mark only means that less is known to be durable.
+    Not synced by itself, and skipped on a full copy-on-write file system, where changing a block
+    needs a new one: an older mark only means that less is known to be durable.
     """
     try:
         write_all(fd, mark(end), HEADER.size)
@@ -163,7 +163,7 @@ def write_mark(fd: int, end: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names of files durable."""
+    """Make the entries of a directory durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

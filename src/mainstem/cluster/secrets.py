@@ -1,6 +1,6 @@
-"""The secrets that the nodes of a cluster share, the present one first.
+"""The secrets that the nodes of a cluster share, the current one first.
 
-Any of them opens and proves, so that a new one can be brought in node by node.
+Any of them opens and proves, so that secrets can be rotated node by node.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from typing import Final
 from mainstem.model.errors import ErrorCode, InvalidRequest
 
 SECRET_BYTES_MIN: Final = 16
-# The present one, the former one, the next one, and one for those who lost count.
+# The current one, the former one, the next one, and a spare for an unfinished rotation.
 SECRETS_MAX: Final = 4
 
 
 def checked_secrets(secrets: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The secrets, if they can keep anybody out.
+    """The secrets, checked for number and length.
 
     Raises:
         InvalidRequest: there is none, one is too short, or there are too many.
@@ -29,6 +29,6 @@ def checked_secrets(secrets: Sequence[bytes]) -> tuple[bytes, ...]:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
             f"a cluster has at most {SECRETS_MAX} secrets at a time",
-            remedy="remove those that no node uses any more",
+            remedy="remove those that no node uses",
         )
     return tuple(secrets)

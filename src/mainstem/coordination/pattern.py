@@ -1,7 +1,7 @@
-"""Regular expressions that clients send, in time that grows with the text and no faster.
+"""Regular expressions that clients send, matched in time linear in the length of the text.
 
-Kafka matches them with RE2, and so do we: the syntax is the one its users know, and no expression
-can keep the node busy as backtracking ones can.
+RE2 is what Kafka uses: users know the syntax, and no expression can block the node by
+backtracking.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ Matches = Callable[[str], bool]
 
 
 def compile_pattern(text: str) -> Matches:
-    """A test for texts that match the expression as a whole.
+    """Compile an expression; returns a function that tests whether it matches a whole text.
 
     Raises:
-        InvalidRequest: it is no expression, or needs too much memory.
+        InvalidRequest: the expression is invalid or needs too much memory.
     """
     if len(text) > PATTERN_LENGTH_MAX:
-        raise _invalid(f"{len(text)} characters where {PATTERN_LENGTH_MAX} are allowed")
+        raise _invalid(f"{len(text)} characters exceed the limit of {PATTERN_LENGTH_MAX}")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _PROGRAM_BYTES_MAX
@@ -43,6 +43,6 @@ def compile_pattern(text: str) -> Matches:
 def _invalid(cause: str) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.INVALID_PATTERN,
-        f"not a regular expression: {cause}",
-        remedy="use the syntax of RE2",
+        f"invalid regular expression: {cause}",
+        remedy="use RE2 syntax",
     )

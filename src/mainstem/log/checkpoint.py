@@ -1,7 +1,7 @@
-"""What a node knows about its files when it starts: was the last stop clean, and what was durable.
+"""The checkpoint that a node reads when it starts: was the last stop clean, and what was durable.
 
 The checkpoint is rewritten when the node starts (not clean), from time to time (recovery points of
-the open ranges) and at the end of an orderly stop (clean). A recovery point says that everything
+the open ranges) and at the end of an orderly stop (clean). A recovery point records that everything
 before it had been made durable: damage before it is corruption and is kept for the operator; only
 what lies behind it can be a torn tail.
 """
@@ -24,10 +24,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FileTrust(Enum):
-    """What the way the last process ended says about the files."""
+    """State of the files, depending on how the last process ended."""
 
     CLEAN = auto()  # everything was written, indexed and durable
-    SAME_BOOT = auto()  # the process died, the kernel did not: all that was written is there
+    SAME_BOOT = auto()  # the process crashed, the kernel did not: all that was written is there
     OTHER_BOOT = auto()  # the machine went down: what was not durable may be gone or torn
 
 
@@ -48,7 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def read_boot_id() -> str:
-    """What tells this run of the kernel from another; empty where there is no such thing."""
+    """Identifies this run of the kernel; empty where there is no such id."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -89,7 +89,7 @@ def save_checkpoint(data_dir: Path, checkpoint: Checkpoint) -> None:
 
 
 def trust_in(checkpoint: Checkpoint | None, boot_id: str) -> FileTrust:
-    """How far the files can be believed; without a checkpoint, or a boot id, not at all."""
+    """How far the files can be trusted; without a checkpoint, or a boot id, not at all."""
     if checkpoint is None:
         return FileTrust.OTHER_BOOT
     if checkpoint.clean:

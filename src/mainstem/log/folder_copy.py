@@ -1,10 +1,10 @@
-"""A rewritten range as files that another node can take over: compacted, or joined of several.
+"""A rewritten range as files that another node can copy: compacted, or joined of several.
 
     listed ──▶ pieces ──▶ written beside, synced ──▶ checked ──▶ own header ──▶ renamed into place
 
 Such a range never changes, so its files are the same on every disk, except for the header, which
-names the disk. Promises: a folder gets its name when all of it is durable and every byte has been
-checked; a name that does not belong into a range folder is refused.
+names the disk. Guarantees: a folder gets its name when all of it is durable and every byte has been
+checked; a file name that does not belong in a range folder is refused.
 """
 
 import re
@@ -31,14 +31,14 @@ _SEGMENT: Final = re.compile(r"\d{20}\.(log|index|timeindex)")
 
 
 def folder_files(directory: Path) -> list[tuple[str, int]]:
-    """Names and sizes of what belongs to a rewritten range, without its header.
+    """Names and sizes of the files of a rewritten range, without its header.
 
     Raises:
         InvalidRequest: there is no such range, or it is not finished.
     """
     if not (directory / RANGE_SEAL).exists():
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, "no finished range is there", subject=str(directory)
+            ErrorCode.INVALID_REQUEST, "there is no finished range", subject=str(directory)
         )
     return sorted(
         (path.name, path.stat().st_size) for path in directory.iterdir() if _belongs(path.name)
@@ -48,17 +48,17 @@ def folder_files(directory: Path) -> list[tuple[str, int]]:
 def read_piece(directory: Path, name: str, position: int, size: int) -> bytes:
     """Bytes of one of the files."""
     if not _belongs(name):
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"{name!r} is not of a range")
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"{name!r} is not a file of a range")
     with (directory / name).open("rb") as file:
         file.seek(position)
         return file.read(size)
 
 
 class FolderCopy:
-    """A folder that is being taken over; ``publish`` gives it its name.
+    """A folder that is being copied; ``publish`` gives it its name.
 
     Args:
-        identity: the range it will be on this disk.
+        identity: the range it becomes on this disk.
         data_dir: the data directory.
     """
 
@@ -72,7 +72,7 @@ class FolderCopy:
     def write(self, name: str, position: int, data: bytes | memoryview) -> None:
         """Write a piece of a file, in order."""
         if not _belongs(name):
-            raise Corrupt(f"a node sends {name!r} as part of a range")
+            raise Corrupt(f"a node sent {name!r} as a file of a range")
         with (self._unfinished / name).open("ab") as file:
             if file.tell() != position:
                 raise Corrupt(f"a piece of {name} at {position}, where {file.tell()} comes next")
@@ -82,7 +82,7 @@ class FolderCopy:
         """Check every byte, make all durable and give the folder its name.
 
         Raises:
-            Corrupt: what came is damaged.
+            Corrupt: the received data is damaged.
         """
         access = FileAccess()
         header = self._unfinished / RANGE_HEADER
@@ -91,11 +91,11 @@ class FolderCopy:
             self._identity.write(self._unfinished)
             access.sync_path(self._identity.topic_header(self._unfinished))
         for found in verify_directory(self._unfinished, OpenFiles(access, 16)):
-            raise Corrupt(f"what another node sent is damaged: {found}")
+            raise Corrupt(f"the data of another node is damaged: {found}")
         for path in self._unfinished.iterdir():
             access.sync_path(path)
         access.sync_path(self._unfinished)
-        if self.target.exists():  # of an earlier attempt that the catalogue never heard of
+        if self.target.exists():  # of an earlier attempt that the catalogue never listed
             shutil.rmtree(self.target)
         self._unfinished.rename(self.target)
         for parent in self.target.parents[:4]:

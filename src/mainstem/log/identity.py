@@ -1,6 +1,6 @@
-"""Who a range is: the header in its directory, checked whenever it is opened.
+"""Identity of a range: the header in its directory, checked whenever it is opened.
 
-A directory that was copied from elsewhere, restored from an old backup or belongs to an earlier
+A directory that was copied from another node, restored from an old backup or belongs to an earlier
 incarnation of a topic has another header and is refused, instead of being served as the range that
 the catalogue means.
 """
@@ -82,7 +82,7 @@ class RangeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RangeHeader:
-    """What a range header says."""
+    """The content of a range header."""
 
     stream: StreamId
     index: int
@@ -110,7 +110,7 @@ def read_range_header(directory: Path) -> RangeHeader:
 
 
 def describe(payload: bytes) -> str:
-    """A header in words."""
+    """A header in readable form."""
     topic, partition, index, generation, epoch, start, directory_id = _RANGE.unpack(payload)
     stream = StreamId(TopicId(topic), PartitionIndex(partition))
     return (
@@ -120,7 +120,7 @@ def describe(payload: bytes) -> str:
 
 
 def read_topic_header(topic_directory: Path) -> tuple[TopicId, str]:
-    """Id and whole name of a topic."""
+    """Id and full name of a topic."""
     payload = read_checked(topic_directory / TOPIC_HEADER, TOPIC_KIND)
     return TopicId(payload[:16]), payload[16:].decode("utf-8", "surrogatepass")
 

@@ -1,10 +1,10 @@
-"""Names on disk: where a range lives, and what a directory name says.
+"""Names on disk: the paths of ranges, and how to parse them.
 
     topics/<encoded name>~<topic id>/partition-<n>/range-<i>.g<generation>/<20 digits>.log
 
-Any text is a legal topic name here: what is not a plain character travels as ``%XX``, and since the
+Any text is a legal topic name here: special characters are encoded as ``%XX``, and since the
 id follows, no name can be ``.`` or ``..`` or leave the directory. Names longer than a file name may
-be are shortened for the eye; ``topic.header`` inside the directory holds the whole name.
+be are shortened; ``topic.header`` inside the directory holds the full name.
 """
 
 import os
@@ -41,7 +41,7 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 
 @dataclass(frozen=True, slots=True)
 class RangeName:
-    """What tells one range replica on this disk from all others."""
+    """Identifies one range replica on this disk."""
 
     stream: StreamId
     topic_name: str
@@ -80,7 +80,7 @@ def parse_topic_directory(directory: str) -> tuple[str, TopicId] | None:
 
 @lru_cache(limits.RANGE_PATHS_CACHED_MAX)
 def range_directory(data_dir: Path, name: RangeName) -> Path:
-    """Where a range lives."""
+    """The directory of a range."""
     return (
         data_dir
         / TOPICS

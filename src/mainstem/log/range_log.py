@@ -1,10 +1,10 @@
 """One range replica on this disk: a directory of segments, appended to at the end, read anywhere.
 
-    written_end   what ``append`` has handed to the kernel: survives the process
+    written_end   what ``append`` has passed to the kernel: survives the process
     synced_end    what ``group_commit`` has made durable: survives the machine
 
 Owned by one thread. The directory is made at the first append; until its entries are durable
-(``directory_synced``) nobody may be told that anything in it is stored.
+(``directory_synced``) nothing in it may be acknowledged as stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,8 +52,8 @@ class RangeLog:
         # An offset that is durable, and in which segment at which byte it stands.
         self.synced_place = (identity.start_offset, identity.start_offset, 0)
         self.sealed = False
-        self.seal_pending = False  # takes no appends, but its files do not say so yet
-        self.missing = False  # sealed elsewhere and not whole here: readers are refused
+        self.seal_pending = False  # accepts no appends, but its files do not record that yet
+        self.missing = False  # sealed on another node and incomplete here: readers are refused
         self.found = False  # the files were there when the range was opened
         self.closed = False
         self.discarded = False
@@ -73,7 +73,7 @@ class RangeLog:
         self._clock = clock
         self._access: FileAccess = files.access
         self.unsynced_paths: list[Path] = []
-        self._incarnation = 0  # counts truncations: a sync from before one proves nothing after it
+        self._incarnation = 0  # counts truncations: a sync from before one does not count after it
 
     def adopt(self, segments: list[Segment], *, sealed: bool) -> None:
         """The directory exists and holds these segments, all of them durable."""
@@ -163,12 +163,12 @@ class RangeLog:
         return len(self.segments)
 
     def roll(self) -> None:
-        """Finish the current segment now; the next append begins another."""
+        """Finish the current segment now; the next append starts another."""
         if self.segments and self.segments[-1].size:
             self._list.finish_last()
 
     def begin_sync(self) -> SyncJob:
-        """What has to be made durable by now; the job keeps the files open."""
+        """What has to be made durable now; the job keeps the files open."""
         files = []
         for segment in reversed(self.segments):  # only the end of the list can be dirty
             if not segment.dirty:
@@ -194,7 +194,7 @@ class RangeLog:
         Raises:
             InvalidRequest: the offset lies below what is held.
             Corrupt: the bytes at the offset are damaged.
-            Unavailable: the disk cannot be read, for now or for good.
+            Unavailable: the disk cannot be read, now or permanently.
         """
         until = min(until, self.written_end)
         if offset >= until:
@@ -243,7 +243,7 @@ class RangeLog:
                 f"cannot cut [{self.first_offset}, {self.written_end}) at {until}",
                 subject=str(self.directory),
             )
-        if until < self.synced_end:  # nobody may expect on disk what is about to be dropped
+        if until < self.synced_end:  # a sync must not count what is about to be dropped
             before = (self.synced_end, self.synced_place)
             self.synced_end = until
             self.synced_place = (self.first_offset, self.first_offset, 0)
@@ -287,13 +287,13 @@ class RangeLog:
             self.end_seal(sync=True)
 
     def begin_seal(self) -> None:
-        """Take no more appends and write the indexes; the caller makes all that durable."""
+        """Refuse further appends and write the indexes; the caller makes all that durable."""
         self.sealed = True
         self.seal_pending = bool(self.segments)
         self._list.finish_last()
 
     def end_seal(self, *, sync: bool = False) -> None:
-        """All is durable: note on disk that the range is sealed, and what it holds."""
+        """All is durable: record on disk that the range is sealed, and what it holds."""
         if not self.segments:
             return
         self.finish_sync(self.begin_sync())
@@ -304,7 +304,7 @@ class RangeLog:
         self.seal_pending = False
 
     def close(self, *, sync: bool = True, discard: bool = False) -> None:
-        """Write the indexes and let go of the files.
+        """Write the indexes and close the files.
 
         Without ``sync`` the caller makes all durable before it relies on it; ``discard`` is for a
         range that is going to be deleted.
@@ -335,19 +335,19 @@ def available_bytes(log: RangeLog, offset: int, until: int) -> int | None:
     until = min(until, log.written_end)
     if offset >= until:
         return 0
-    for segment in reversed(log.segments):  # readers who wait are at the end
+    for segment in reversed(log.segments):  # waiting readers are at the end
         if segment.base_offset <= offset:
             return None if until > segment.until_offset else bytes_between(segment, offset, until)
     return 0
 
 
 def is_open_on_disk(log: RangeLog) -> bool:
-    """Whether the files of a range do not say that it is sealed."""
+    """Whether the files of a range do not record that it is sealed."""
     return not log.sealed or log.seal_pending
 
 
 def seal_of(log: RangeLog) -> RangeSeal:
-    """What is noted on disk when a range is sealed."""
+    """What is recorded on disk when a range is sealed."""
     return RangeSeal(
         log.written_end,
         log.size_bytes,
@@ -358,7 +358,7 @@ def seal_of(log: RangeLog) -> RangeSeal:
 
 
 def sealing_job(log: RangeLog) -> SyncJob:
-    """All that has to be durable before a range may be noted as sealed, its indexes too."""
+    """All that has to be durable before a range may be recorded as sealed, its indexes too."""
     job = log.begin_sync()
     paths = [
         segment.path.with_suffix(suffix)
@@ -377,11 +377,11 @@ def take_back(log: RangeLog, job: SyncJob) -> None:
 
 
 def sync_error(log: RangeLog, job: SyncJob, error: OSError) -> Unavailable:
-    """The refusal that a failed job becomes; one for want of descriptors may be repeated."""
+    """The refusal for a failed job; one for lack of descriptors may be repeated."""
     if is_descriptor_shortage(error):
         take_back(log, job)
     elif classify(error) is FileErrorKind.TRANSIENT:
-        # Bytes that a sync did not write for want of memory may be lost.
+        # Bytes that a sync did not write for lack of memory may be lost.
         return Unavailable(
             ErrorCode.STORAGE_FAILED, f"{error.strerror}", subject=str(log.directory)
         )

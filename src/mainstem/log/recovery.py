@@ -1,12 +1,12 @@
-"""Opening a range that is on disk: trust what is known to be sound, scan the rest, cut a torn tail.
+"""Opens a range that is on disk: trust what is known to be valid, scan the rest, cut a torn tail.
 
-    stopped cleanly     nothing is scanned; checksummed indexes are believed
-    process died        the last segment of an unsealed range is scanned
+    stopped cleanly     nothing is scanned; checksummed indexes are trusted
+    process crashed     the last segment of an unsealed range is scanned
     machine went down   all segments from the recovery point on are scanned
 
-A scan ends in one of three ways. *Sound*: all bytes check. *Torn tail*: from some byte on nothing
+A scan ends in one of three ways. *Valid*: all bytes check. *Torn tail*: from some byte on nothing
 checks and nothing of it had been durable; it is cut. *Damage*: bytes that had been durable do not
-check, or sound batches follow them. Damage is never cut: the bytes stay, readers get ``Corrupt``
+check, or valid batches follow them. Damage is never cut: the bytes stay, readers get ``Corrupt``
 for the offsets concerned and data for all others, appends go on behind, offsets are not used twice.
 After the machine went down, batches that follow a torn one behind the recovery point were never
 acknowledged as durable; they are cut as well, but set aside in a file for the operator.
@@ -48,7 +48,7 @@ _COPY_BYTES = 1 << 20
 
 
 class RecoveryContext(NamedTuple):
-    """What is known from before the files are looked at."""
+    """What is known before the files are read."""
 
     trust: FileTrust
     point: RecoveryPoint | None
@@ -59,8 +59,8 @@ class _Scanned(NamedTuple):
     summary: SegmentSummary
     entries: SegmentIndex
     holes: list[Damage]
-    cut_at: int | None  # where a torn tail begins
-    followed: bool  # sound batches stand behind the cut
+    cut_at: int | None  # where a torn tail starts
+    followed: bool  # valid batches stand behind the cut
 
 
 def recover(log: RangeLog, circumstances: RecoveryContext, clock: Clock, files: OpenFiles) -> None:
@@ -106,10 +106,10 @@ def recover(log: RangeLog, circumstances: RecoveryContext, clock: Clock, files: 
 
 
 def _repair_start(log: RangeLog, circumstances: RecoveryContext) -> None:
-    """Make a header anew that was never on disk, because the machine went down before a sync.
+    """Rewrite a header that was never on disk, because the machine went down before a sync.
 
-    Nothing of the range was told to be safe then, and who it is the catalogue knows. Whatever its
-    files hold is looked at as any torn tail is.
+    Nothing of the range was acknowledged then, and the catalogue has its identity. Its
+    files are scanned like any torn tail.
     """
     point = circumstances.point
     if circumstances.trust is not FileTrust.OTHER_BOOT or (
@@ -126,7 +126,7 @@ def _repair_start(log: RangeLog, circumstances: RecoveryContext) -> None:
         read_checked(log.directory / OPENING_SNAPSHOT, SNAPSHOT_KIND)
     except FileNotFoundError:
         pass
-    except Corrupt:  # it is found from the range before
+    except Corrupt:  # it is derived from the range before
         (log.directory / OPENING_SNAPSHOT).unlink()
 
 
@@ -135,7 +135,7 @@ def _size_of(path: Path) -> int:
 
 
 def _remove_leftovers(directory: Path, bases: list[int]) -> None:
-    """Indexes whose log was being deleted, and files that were being written, when we died."""
+    """Indexes whose log was being deleted, and files that were being written, at the crash."""
     logs = {f"{base:020d}" for base in bases}
     for name in names_in(directory):
         is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
@@ -150,7 +150,7 @@ def _needs_scan(trust: FileTrust, base: int, point: RecoveryPoint, *, is_last: b
 
 
 def _open_believing(segment: Segment, until: int) -> None:
-    """Take over a file that must be whole: its index says what is in it."""
+    """Open a file that must be complete: its index describes its content."""
     size = segment.path.stat().st_size
     summary = _believed_summary(segment, size)
     if summary is not None:
@@ -170,7 +170,7 @@ def _open_believing(segment: Segment, until: int) -> None:
 def _scan_open(
     segment: Segment, point: RecoveryPoint, next_base: int | None, trust: FileTrust
 ) -> bool:
-    """Take over a file that may end anywhere; True when all segments behind it must go."""
+    """Open a file that may end anywhere; True when all segments behind it must go."""
     size = segment.path.stat().st_size
     durable = RecoveryPoint(segment.base_offset, segment.base_offset, 0)
     if segment.base_offset == point.segment_base:
@@ -184,7 +184,7 @@ def _scan_open(
         if scanned.followed:
             _copy_aside(fd, segment.path, scanned.cut_at, size)
         logger.info("cut the torn tail of %s at byte %d", segment.path, scanned.cut_at)
-    if not scanned.holes:  # also gives back what was reserved behind the end
+    if not scanned.holes:  # also releases what was reserved behind the end
         segment.file_access.cut(fd, scanned.summary.log_bytes)
     _take_over(segment, scanned)
     if known is not None and not scanned.holes:  # what the scan skipped is checked when it is read
@@ -200,9 +200,9 @@ def _scan_open(
 
 
 def _write_again(segment: Segment, point: RecoveryPoint) -> None:
-    """Write what was not known to be durable over itself, so that the next sync has it to write.
+    """Rewrite what was not known to be durable in place, so that the next sync writes it.
 
-    After a failed sync the kernel takes it for written: it can be read and is on no disk.
+    After a failed sync the kernel marks it as clean: it can be read and is not on disk.
     """
     position = point.position if segment.base_offset == point.segment_base else 0
     size = segment.path.stat().st_size
@@ -228,7 +228,7 @@ def _saved_index(
 
 
 def _forget_index(segment: Segment) -> None:
-    """Remove an index that may tell of batches which are gone, before others take their place."""
+    """Remove an index that may list batches which are gone, before others take their place."""
     paths = [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
     if any(path.exists() for path in paths):
         for path in paths:
@@ -237,7 +237,7 @@ def _forget_index(segment: Segment) -> None:
 
 
 def _take_over(segment: Segment, scanned: _Scanned) -> None:
-    # What was written but not durable becomes durable now: it will be shown to readers.
+    # What was written but not durable becomes durable now: readers will see it.
     try:
         segment.file_access.sync_data(segment.file.fd)
     except OSError:
@@ -262,7 +262,7 @@ def _believed_summary(segment: Segment, size: int) -> SegmentSummary | None:
     if summary.base_offset != segment.base_offset:
         raise Corrupt("the index belongs to another segment", subject=str(index_path))
     if summary.log_bytes != size:
-        cause = f"{size} bytes where the index knows of {summary.log_bytes}"
+        cause = f"{size} bytes where the index has {summary.log_bytes}"
         segment.damage.append(Damage(segment.path, min(size, summary.log_bytes), cause))
     return summary
 
@@ -337,7 +337,7 @@ class _Notes:
 
 
 def _reopen_last(segment: Segment, clock: Clock) -> None:
-    """The last segment of an unsealed range goes on growing, unless damage reaches its end."""
+    """The last segment of an unsealed range keeps growing, unless damage reaches its end."""
     segment.finished = False
     if any(damage.path == segment.path for damage in segment.damage):
         segment.finish()
@@ -350,7 +350,7 @@ def _reopen_last(segment: Segment, clock: Clock) -> None:
 
 
 def _check_end(log: RangeLog, seal: RangeSeal | None, point: RecoveryPoint) -> None:
-    """What is known to have been there must be there; its offsets are not given out again."""
+    """Offsets that were assigned must exist in the log; they are not assigned again."""
     until = point.offset if seal is None else seal.until_offset
     if log.written_end < until:
         cause = f"ends at {log.written_end} where {until} had been reached"

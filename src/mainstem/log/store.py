@@ -1,6 +1,6 @@
 """All ranges on one disk: opening, dropping, finding, and the state that spans a restart.
 
-data/directory.id        which disk this is: a replaced disk is not the one that was assigned
+data/directory.id        identifies this disk: a replaced disk is not the one that was assigned
 data/log.checkpoint      clean stop or not, recovery points
 data/log.synced          no sync has failed: see ``sync_marker``
 data/log.lock            held while a process owns the directory
@@ -69,12 +69,12 @@ class StoreSettings:
     """The limits of the log."""
 
     files_open_max: int = 4_000
-    boot_id: str = field(default_factory=read_boot_id)  # tests pretend that a machine went down
+    boot_id: str = field(default_factory=read_boot_id)  # tests simulate that a machine went down
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRangeDirectory:
-    """A range directory that the folder scan came upon."""
+    """A range directory that the folder scan found."""
 
     name: RangeName
     directory: Path
@@ -102,23 +102,23 @@ class LogStore:
         self.directory_id = _load_directory_id(data_dir)
         self.files = OpenFiles(access or FileAccess(), settings.files_open_max, space)
         self.logs: dict[Path, RangeLog] = {}
-        # Partitions of which ranges are rewritten here, and ranges that are copied from elsewhere:
+        # Partitions whose ranges are rewritten here, and ranges that are copied from other nodes:
         # both would give the next generation its name.
         self.rewriting: set[Path] = set()
         self.copying: set[Path] = set()
         self._condemned = PendingDeletions(data_dir / TOPICS)
         checkpoint = _load_checkpoint(data_dir)
         self._marker = SyncMarker(data_dir)
-        # A clean stop is recorded only behind a sync of everything.
+        # A clean stop is recorded only after a sync of everything.
         is_unclean = checkpoint is not None and not checkpoint.clean
         self.sync_failed = is_unclean and not self._marker.is_there
         if self.sync_failed:
             logger.error("the process before ended because a sync failed, or was of release 0.1")
-        # What could not be synced may be gone from the disk, though this machine can still read it.
+        # What could not be synced may be missing on disk, though this machine can still read it.
         self.trust = (
             FileTrust.OTHER_BOOT if self.sync_failed else trust_in(checkpoint, settings.boot_id)
         )
-        # That the machine went down must not be forgotten when this process dies early, too.
+        # That the machine went down must be remembered if this process crashes early, too.
         self._is_settled = self.trust is not FileTrust.OTHER_BOOT
         self._boot_before = checkpoint.boot_id if checkpoint else ""
         self._points = dict(checkpoint.points) if checkpoint else {}
@@ -169,11 +169,11 @@ class LogStore:
         if not is_there:
             point = self._points.pop(self._key(directory), None)
             if point is not None and point.offset > start_offset:
-                gone = Damage(directory, 0, f"what was durable up to {point.offset} is gone")
+                gone = Damage(directory, 0, f"what was durable up to {point.offset} is missing")
                 logger.error("damage found on opening: %s", gone)
                 log.damage.append(gone)
             if self._key(directory) in self._saved:
-                # What was there under this name before does not tell how long this one has to be.
+                # An earlier directory of this name does not determine how long this one has to be.
                 self.write_checkpoint()
             log.snapshot = snapshot
         self.logs[directory] = log
@@ -188,9 +188,9 @@ class LogStore:
         self.drop_aside(log.directory)
 
     def set_aside(self, name: RangeName) -> Path:
-        """Take a range that cannot be opened out of the way; where it would be opened.
+        """Move a range that cannot be opened aside; the path where it would be opened.
 
-        What can be saved of it is there until the range is dropped.
+        What can be saved of it stays there until the range is dropped.
         """
         directory = range_directory(self.data_dir, name)
         self._points.pop(self._key(directory), None)
@@ -198,12 +198,12 @@ class LogStore:
         return directory
 
     def drop_aside(self, directory: Path) -> None:
-        """What was set aside of a range is not needed any more."""
+        """What was set aside of a range is no longer needed."""
         try:
             names = names_in(directory.parent) if directory.parent.is_dir() else []
         except OSError as error:
-            # The range itself is gone; what stays is dropped with its topic.
-            logger.warning("%s: what was set aside was not looked for: %s", directory, error)
+            # The range itself is deleted; the rest is dropped with its topic.
+            logger.warning("%s: could not look for what was set aside: %s", directory, error)
             return
         prefix = f"{directory.name}."
         for name in names:
@@ -211,10 +211,10 @@ class LogStore:
                 self._condemn(directory.parent / name)
 
     def range_beyond(self, log: RangeLog) -> RangeHeader | None:
-        """The range that follows ``log`` on disk and holds something, whoever began it.
+        """The range that follows ``log`` on disk and holds something, whichever writer started it.
 
-        A writer begins the next range before the catalogue knows of it, so a crash may leave one
-        that nobody has heard of. What cannot be read is removed: nothing in it was committed.
+        A writer starts the next range before the catalogue lists it, so a crash may leave one
+        that the catalogue does not know. An unreadable one is removed: nothing in it was committed.
         """
         name = replace(log.identity.name, index=log.identity.name.index + 1, generation=0)
         directory = range_directory(self.data_dir, name)
@@ -237,10 +237,10 @@ class LogStore:
         return header
 
     def drop_unknown(self, known: Iterable[RangeLog]) -> None:
-        """Remove ranges of a stream that the catalogue has let go: trimmed, joined, rewritten.
+        """Remove ranges of a stream that the catalogue has released: trimmed, joined, rewritten.
 
-        ``known`` are all ranges of the stream that count. A crash between the catalogue's word and
-        the removal of files leaves such folders over.
+        ``known`` are all ranges of the stream that count. A crash after the catalogue decided and
+        before the removal of files leaves such folders.
         """
         counted = {log.directory for log in known}
         for partition in {directory.parent for directory in counted}:
@@ -253,7 +253,7 @@ class LogStore:
                     self._condemn(directory)
 
     def drop_topic(self, topic_name: str, topic: TopicId) -> None:
-        """Delete everything of a topic; what a crash leaves over goes at the next start."""
+        """Delete everything of a topic; what a crash leaves is deleted at the next start."""
         directory = self.data_dir / TOPICS / topic_directory_name(topic_name, topic)
         prefix = f"{directory}/"
         for path, log in list(self.logs.items()):
@@ -262,14 +262,14 @@ class LogStore:
         self._condemn(directory)
 
     def drop_found(self, found: FoundRangeDirectory) -> bool:
-        """Delete a range that a scan came upon and nobody has open; whether it was there."""
+        """Delete a range that a scan found and that is not open; whether it existed."""
         if found.directory in self.logs or not found.directory.is_dir():
             return False
         self._condemn(found.directory)
         return True
 
     def _condemn(self, directory: Path) -> None:
-        """Take a directory out of sight at once; ``sweep`` removes its files little by little."""
+        """Rename a directory for deletion; ``sweep`` removes its files gradually."""
         prefix = self._key(directory)
         for key in [key for key in self._points if key == prefix or key.startswith(prefix + "/")]:
             del self._points[key]
@@ -302,15 +302,15 @@ class LogStore:
                         )
 
     def write_checkpoint(self, *, clean: bool = False) -> None:
-        """Note what is durable by now; to be called from time to time.
+        """Record what is durable by now; to be called from time to time.
 
         Raises:
-            Unavailable: a call failed. After DISK_FULL the older checkpoint stands, which is true.
+            Unavailable: a call failed. After DISK_FULL the older checkpoint stays, which is valid.
         """
         for directory, log in self.logs.items():
             if log.segments and is_open_on_disk(log):
                 self._points[self._key(directory)] = RecoveryPoint(*log.synced_place)
-        self.files.shrink()  # files that waited for a sync could not be put away before
+        self.files.shrink()  # files that waited for a sync could not be closed before
         boot_id = self._settings.boot_id if self._is_settled else self._boot_before
         clean = clean and self._is_settled
         try:
@@ -322,10 +322,10 @@ class LogStore:
             _put(self._marker)
 
     def settle(self) -> None:
-        """What the end of the machine put in doubt is noted where it counts.
+        """Record that what a crash of the machine put in doubt was checked.
 
-        Until then every start finds that the machine went down, however the process before ended.
-        A full disk puts that off until the next checkpoint.
+        Until then every start finds that the machine went down, however the last process ended.
+        A full disk delays that until the next checkpoint.
         """
         if self._is_settled:
             return
@@ -336,7 +336,7 @@ class LogStore:
     def seal(self, logs: Sequence[RangeLog]) -> None:
         """Seal many ranges with two syncs of the file system, whatever their number.
 
-        The seals are written when all they speak of is durable.
+        The seals are written when everything they cover is durable.
         """
         logs = [log for log in logs if not log.sealed]
         if len(logs) <= SEALED_ONE_BY_ONE_MAX:
@@ -384,11 +384,11 @@ class LogStore:
             self._points.pop(self._key(log.directory), None)
 
     def _key(self, directory: Path) -> str:
-        # Not ``relative_to``: it takes both paths to pieces, for every range that is opened.
+        # Not ``relative_to``: it parses both paths, for every range that is opened.
         return str(directory).removeprefix(self._key_prefix)
 
     def _condemn_other_generations(self, directory: Path, index: int) -> None:
-        """What compaction left over: the catalogue knows which generation counts."""
+        """What compaction left over: the catalogue lists the generation that counts."""
         partition, prefix = directory.parent, f"range-{index}.g"
         for name in names_in(partition) if partition.is_dir() else ():
             if not name.startswith(prefix) or name == directory.name:
@@ -402,7 +402,7 @@ def _recovered(log: RangeLog, known: RecoveryContext, clock: Clock, files: OpenF
     """Fill a log from its directory; False when there is nothing to fill it from."""
     if not log.directory.is_dir():
         return False
-    if not segment_bases(log.directory):  # the process died before the first batch was in it
+    if not segment_bases(log.directory):  # the process crashed before the first batch was in it
         shutil.rmtree(log.directory)
         return False
     recover(log, known, clock, files)
@@ -444,9 +444,9 @@ def _load_directory_id(data_dir: Path) -> bytes:
 
 
 def _put(marker: SyncMarker) -> None:
-    """Note that no sync has failed; a full disk refuses it until a later checkpoint.
+    """Record that no sync has failed; on a full disk a later checkpoint does.
 
-    Without the note the next start trusts what was not synced less than it might.
+    Without the record the next start trusts what was not synced less than it could.
     """
-    with StorageMayRefuse(logger, "it is not noted yet that no sync has failed"):
+    with StorageMayRefuse(logger, "it is not recorded yet that no sync has failed"):
         marker.put()

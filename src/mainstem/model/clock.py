@@ -1,4 +1,4 @@
-"""The only way to know the time: packages are handed a ``Clock``, in simulations a virtual one."""
+"""The only source of time: packages get a ``Clock``, in simulations a virtual one."""
 
 from typing import Protocol
 
@@ -11,5 +11,5 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Seconds of a monotonic clock."""
         ...

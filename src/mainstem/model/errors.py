@@ -1,6 +1,6 @@
 """Every error of Mainstem: a code, a cause, the object it concerns and what helps.
 
-Four families: *invalid request* (change the request), *fenced* (somebody newer took over),
+Four families: *invalid request* (change the request), *fenced* (a newer epoch took over),
 *unavailable* (try again), *corrupt* (damaged bytes). Packages raise these; each protocol owns one
 table ``ErrorCode -> wire code`` that a test keeps complete.
 """
@@ -155,7 +155,7 @@ RETRIABLE = frozenset(
 
 
 class MainstemError(Exception):
-    """An answer that is not the one hoped for.
+    """Base class of all errors of Mainstem.
 
     Args:
         code: what happened.
@@ -174,8 +174,8 @@ class MainstemError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are made anew from ``args`` otherwise, which is not how these are made: one
-        # that a worker process raises would end the worker.
+        # By default unpickling calls the constructor with ``args``, whose signature differs: an
+        # error raised in a worker process would end the worker.
         return _made_anew, (type(self), self.args), self.__dict__
 
     @property
@@ -199,13 +199,13 @@ def _made_anew(kind: type[MainstemError], args: tuple[Any, ...]) -> MainstemErro
 
 
 class InvalidRequest(MainstemError):
-    """The request cannot succeed as it stands."""
+    """The request cannot succeed unless it is changed."""
 
 
 class InvalidRecords(InvalidRequest):
-    """Records of a batch break rules of their topic, and the whole batch is refused.
+    """Records of a batch violate rules of their topic, and the whole batch is refused.
 
-    ``records`` names the first of them: the place in the batch, and what is wrong.
+    ``records`` lists the first of them: the index in the batch, and what is wrong.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class InvalidRecords(InvalidRequest):
 
 
 class Fenced(MainstemError):
-    """Somebody newer has taken over."""
+    """A newer epoch has taken over."""
 
 
 class Unavailable(MainstemError):
@@ -228,15 +228,15 @@ STORAGE_RECOVERS = frozenset({ErrorCode.DISK_FULL, ErrorCode.OVERLOADED})
 
 
 class StorageMayRefuse:
-    """A step that may fail on a full disk or for want of descriptors: a warning, and it goes on.
+    """A step that may fail on a full disk or without free descriptors: logs it and continues.
 
         with StorageMayRefuse(_log, "the next start scans again") as storage:
             self.write_checkpoint()
         is_noted = storage.refusal is None
 
     Args:
-        log: who warns.
-        consequence: what follows from the refusal, which is logged behind it.
+        log: the logger of the warning.
+        consequence: the effect of the refusal, logged after it.
     """
 
     def __init__(self, log: Logger, consequence: str) -> None:
@@ -263,9 +263,9 @@ class Corrupt(MainstemError):
 
 
 class UnknownVersion(MainstemError):
-    """Something is whole, but of a version that this release does not read.
+    """Intact data of a version that this release does not read.
 
-    It is not ``Corrupt``: damage is cut off, rebuilt or copied anew, and this must stay as it is.
+    It is not ``Corrupt``: damage is truncated, rebuilt or copied again; this must not be changed.
 
     Args:
         what: the kind of file, record or fact.

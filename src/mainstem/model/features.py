@@ -1,9 +1,9 @@
-"""What the cluster can switch as a whole: its features, and the levels that they may have.
+"""The cluster-wide features, and the levels that they may have.
 
-Clients choose how they behave by the levels that ApiVersions tells them. ``mainstem.version`` is
-the one that concerns nodes and not clients: it says which facts, fields, records and files nodes
-may write, as Kafka's ``metadata.version`` does. It is raised when every node can read them, and
-never lowered, because what was written stays.
+Clients choose how they behave by the levels in ApiVersions. ``mainstem.version`` is the one that
+concerns nodes and not clients: it defines which facts, fields, records and files nodes may write,
+as Kafka's ``metadata.version`` does. It is raised when every node can read them, and never lowered,
+because what was written stays.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 
 class Feature(Struct, frozen=True):
-    """The levels, both ends included, and the one that holds until somebody changes it."""
+    """The levels, both ends included, and the default one."""
 
     lowest: int
     highest: int
@@ -37,35 +37,35 @@ FEATURES = {
 Levels = tuple[int, int]
 
 LEVELS_OF_0_1: Levels = (1, 1)
-"""What a node reads that registers without saying so: release 0.1 did not."""
+"""The levels of a node that registers without them, as release 0.1 does."""
 OWN_LEVELS: Levels = (FEATURES[MAINSTEM_VERSION].lowest, FEATURES[MAINSTEM_VERSION].highest)
 """The levels of ``mainstem.version``, both ends included, that this release reads and writes."""
 
 
 def level_of(levels: Mapping[str, int], name: str) -> int:
-    """The level that holds, given what was set."""
+    """The effective level, given what was set."""
     return levels.get(name, FEATURES[name].default)
 
 
 def check_levels(levels: Mapping[str, int]) -> None:
-    """Refuse features that are not there and levels that they cannot have.
+    """Refuse unknown features and levels that they cannot have.
 
     Raises:
-        InvalidRequest: see above.
+        InvalidRequest: a feature is unknown, or a level is out of range.
     """
     for name, level in levels.items():
         feature = FEATURES.get(name)
         if feature is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_FEATURE_LEVEL,
-                "there is no such feature",
+                "unknown feature",
                 subject=name[:100],
                 remedy=f"known are {', '.join(FEATURES)}",
             )
         if not feature.lowest <= level <= feature.highest:
             raise InvalidRequest(
                 ErrorCode.INVALID_FEATURE_LEVEL,
-                f"{level} is no level of it",
+                f"{level} is not a level of it",
                 subject=name,
                 remedy=f"use {feature.lowest} to {feature.highest}",
             )

@@ -1,4 +1,4 @@
-"""What a failed system call on a file or a socket says about the request, the disk and the data."""
+"""Classifies failed system calls: what they mean for the request, the disk and the data."""
 
 import errno
 from enum import Enum, auto
@@ -6,7 +6,7 @@ from typing import Final
 
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-# The device, or the checksum of the file system, does not give the bytes back.
+# The device failed, or the checksum of the file system did not match.
 _BYTES_LOST: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _TRANSIENT: Final = _NO_DESCRIPTORS | {errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR}
 
@@ -22,7 +22,7 @@ class FileErrorKind(Enum):
 def classify(error: OSError) -> FileErrorKind:
     """The kind of a failed call other than a sync.
 
-    What a failed sync leaves on the disk is unknown, whatever the kernel gives as the reason.
+    What a failed sync leaves on the disk is unknown, whatever the reported reason.
     """
     if error.errno in _DISK_FULL:
         return FileErrorKind.DISK_FULL
@@ -35,5 +35,5 @@ def is_descriptor_shortage(error: OSError) -> bool:
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether the bytes of the file cannot be read: the rest of the disk may be sound."""
+    """Whether the bytes of the file cannot be read: the rest of the disk may be intact."""
     return error.errno in _BYTES_LOST

@@ -1,14 +1,14 @@
 """The first eight bytes of a file: seven that name its kind, one digit or letter for its version.
 
-A file without a sound checksum is damaged. One that is sound, and has the name of its kind with
-another version, was written by another release and must be left as it is.
+A file without a valid checksum is damaged. An intact file of the right kind with another version
+was written by another release and must be left unchanged.
 """
 
 from mainstem.model.errors import UnknownVersion
 
 
 def check_magic(found: bytes, wanted: bytes, what: str, subject: str) -> None:
-    """Refuse a sound file of another version; one of another kind is the caller's to refuse.
+    """Refuse an intact file of another version; the caller refuses one of another kind.
 
     Raises:
         UnknownVersion: only the version differs.

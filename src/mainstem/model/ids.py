@@ -1,6 +1,6 @@
 """Distinct id types, so that a type checker finds the swapped argument.
 
-A topic id is the raw 16 bytes that travel on the wire: a ``uuid.UUID`` costs a Python-level hash at
+A topic id is the raw 16 bytes of the wire format: a ``uuid.UUID`` costs a Python-level hash at
 every look-up, and fetch looks topics up by id.
 """
 
@@ -17,7 +17,7 @@ ProducerId = NewType("ProducerId", int)
 
 NO_TOPIC_ID = TopicId(bytes(16))
 NO_NODE = NodeId(-1)
-"""Nobody: who writes a stream that is offline, who leads before an election."""
+"""No node: the writer of a stream that is offline, the leader before an election."""
 
 
 class StreamId(NamedTuple):

@@ -1,4 +1,4 @@
-"""Every limit in one table. A limit reached is an answer, never a surprise."""
+"""Every limit in one table. A request beyond a limit is refused or slowed down."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -7,14 +7,14 @@ GIB = 1024 * MIB
 # Frames and connections
 FRAME_BYTES_MAX = 100 * MIB
 CONNECTIONS_MAX = 10_000
-# Connections that one address may hold at one listener before it has logged in: an eighth of the
-# descriptors for clients, but at least so many.
+# Connections that one address may hold at one listener without a login: an eighth of the
+# descriptors for clients, but at least this many.
 BEFORE_LOGIN_PER_ADDRESS_MIN = 32
 # Frames that a connection may send ahead of a request that is still being served.
 CONNECTION_BUFFER_BYTES = 256 * KIB
 CONNECTION_PENDING_REPLIES_MAX = 1_000
 CONNECTION_WRITE_BYTES_HIGH = 16 * MIB
-# What is read and thrown away between the last answer and the end of a connection.
+# Bytes read and discarded between the last answer and the end of a connection.
 CLOSE_DRAIN_BYTES_MAX = 64 * MIB
 CLOSE_DRAIN_MS = 10_000
 # All received bytes that wait in a node: unfinished frames and messages, frames sent ahead.
@@ -35,7 +35,7 @@ CLIENT_ID_LENGTH_MAX = 4_096
 PEER_FRAME_BYTES_MAX = 64 * MIB
 
 # Batches and records
-# No topic takes a larger batch: with the state of a stream (100,000 producers: 12 MiB), which goes
+# No topic accepts a larger batch: with the state of a stream (100,000 producers: 12 MiB), sent
 # before the first batch of a range, it has to fit into one frame between nodes.
 BATCH_BYTES_MAX = 32 * MIB
 # A message of any protocol, which becomes a batch with a head.
@@ -44,14 +44,14 @@ MESSAGE_BYTES_MAX = BATCH_BYTES_MAX - 1 * MIB
 RAFT_ENTRY_BYTES_MAX = 32 * MIB
 DECOMPRESSED_BYTES_MAX = 256 * MIB
 HEADERS_PER_RECORD_MAX = 10_000
-DELETED_NAMES_REMEMBERED_MAX = 10_000  # of topics, until somebody was told that they are gone
+DELETED_NAMES_REMEMBERED_MAX = 10_000  # of topics, until a client was informed of the deletion
 WEBHOOK_WAITING_BYTES_MAX = 64 * MIB  # bodies of webhooks that wait for the disk
 RECORD_ERRORS_PER_BATCH_MAX = 1_000  # named to a producer whose batch is refused
 
 # Disk
 DISK_RESERVE_BYTES_MIN = 16 * MIB  # kept for metadata: checkpoints, promises, seals, the catalogue
 DISK_RESERVE_BYTES_MAX = 1 * GIB
-DISK_BALLAST_BYTES_MAX = 64 * MIB  # given up by a node that starts on a full disk
+DISK_BALLAST_BYTES_MAX = 64 * MIB  # released by a node that starts on a full disk
 
 # Streams
 PRODUCERS_PER_STREAM_MAX = 100_000
@@ -88,7 +88,7 @@ BINDINGS_ENDED_MAX = 100_000
 BINDING_ARGUMENTS_MAX = 64
 ROUTES_REMEMBERED_MAX = 10_000
 ROUTED_UNSTORED_MAX = 100_000
-# Messages that a queue keeps in mind; publishers are refused beyond it.
+# Messages that a queue tracks in memory; publishers are refused beyond it.
 QUEUE_MESSAGES_MAX = 4_000_000
 QUEUE_CONSUMERS_MAX = 10_000
 QUEUE_SUBSCRIBERS_MAX = 1_000
@@ -102,7 +102,7 @@ DEATHS_REMEMBERED_MAX = 64
 # Catalogue
 COMMANDS_WAITING_MAX = 10_000
 COMMANDS_PER_APPEND_MAX = 1_000
-# Decisions whose ids and replies are kept, so that a repeat of a command is answered as before.
+# Decisions whose ids and replies are kept, so that a repeated command gets the same answer.
 COMMANDS_REMEMBERED_MAX = 4_096
-# A larger reply is not kept: its repeat is told that it was decided, and to look.
+# A larger reply is not kept: a repeated command is refused as already decided.
 COMMAND_REPLY_REMEMBERED_BYTES_MAX = 4 * KIB

@@ -1,13 +1,13 @@
-"""The one shape that a message has between any two protocols.
+"""The common form of a message between all protocols.
 
     HTTP ─┐                                   ┌─ HTTP
     …    ─┼─▶ Message ─▶ record in a batch ─▶ Message ─┼─▶ …
     Kafka ┘      (stored as the producer sent it)      └─ Kafka
 
-Promise: a record that becomes a message and a record again is the same record. Therefore headers
-are the only store: what several protocols know under names of their own (content type, correlation
-id, …) are headers with agreed names, and the properties here merely read them. A malformed one
-reads as absent and still travels.
+Guarantee: a record converted to a message and back is the same record. Therefore headers are the
+only store: properties that protocols name differently (content type, correlation id, …) are headers
+with agreed names, and the properties here only read them. A malformed one reads as absent and is
+still passed on.
 """
 
 from typing import Final, NamedTuple, Self
@@ -22,8 +22,8 @@ MESSAGE_ID: Final = "message-id"
 EXPIRES_AT: Final = "expires-at"  # milliseconds since 1970, in decimal digits
 PRIORITY: Final = "priority"  # 0 to 255, in decimal digits
 
-# A message of AMQP has properties and headers, which may have the same names: its properties are
-# the record headers of these names, and a header of such a name has this prefix before it.
+# An AMQP message has properties and headers, which may have the same names: its properties are
+# the record headers of these names, and a header of such a name gets this prefix.
 AMQP_PROPERTIES: Final = "amqp-properties"  # all of them, in the form of the protocol
 AMQP_HEADER_PREFIX: Final = "amqp-header."
 PROPERTY_HEADERS: Final = frozenset(
@@ -48,7 +48,7 @@ _NUMBER_DIGITS_MAX: Final = 18
 
 
 class Message(NamedTuple):
-    """Key, value, headers and the time its producer gave it, in milliseconds since 1970."""
+    """Key, value, headers and the producer's timestamp, in milliseconds since 1970."""
 
     key: bytes | None
     value: bytes | None
@@ -57,7 +57,7 @@ class Message(NamedTuple):
 
     @classmethod
     def of_record(cls, record: Record) -> Self:
-        """The message that a stored record is."""
+        """The message of a stored record."""
         return cls(record.key, record.value, record.headers, record.timestamp)
 
     def to_record(self) -> Record:
@@ -83,7 +83,7 @@ class Message(NamedTuple):
 
     @property
     def correlation_id(self) -> str | None:
-        """What a request and its answer have in common."""
+        """The id that a request and its answer share."""
         return self._text(CORRELATION_ID)
 
     @property
@@ -98,12 +98,12 @@ class Message(NamedTuple):
 
     @property
     def expires_ms(self) -> int | None:
-        """When the message loses its worth, in milliseconds since 1970."""
+        """When the message expires, in milliseconds since 1970."""
         return self._number(EXPIRES_AT)
 
     @property
     def priority(self) -> int | None:
-        """How urgent the message is; more is more urgent."""
+        """The priority of the message; higher is more urgent."""
         number = self._number(PRIORITY)
         return number if number is None or number <= PRIORITY_MAX else None
 

@@ -13,15 +13,15 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId, Topi
 
 
 def majority(replicas: int) -> int:
-    """How many replicas acknowledge unless a topic says otherwise."""
+    """How many replicas acknowledge unless the topic sets it."""
     return replicas // 2 + 1
 
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
     """One process of the cluster and where it can be reached.
 
-    ``advertised``: the address was chosen by its operator, so clients are told it whatever they
-    dialled themselves. ``machine``: nodes of one machine die together. Other nodes reach it at
+    ``advertised``: the address was configured, so clients get it whatever address they connected
+    to. ``machine``: nodes of one machine fail together. Other nodes reach it at
     ``peer_host`` and ``peer_port``, over TCP and UDP. ``listeners`` are those of Kafka clients, as
     (kind, host, port); ``host`` and ``port`` are the first one's.
     """
@@ -41,7 +41,7 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """A contiguous piece of a stream, held by a fixed set of nodes under one epoch.
 
     ``end`` is None while the range is open. What a sealed range holds in bytes, batches and largest
-    timestamp is recorded here, so that no question about it needs its files.
+    timestamp is recorded here, so that its files need not be read for that.
 
     ``directories`` names the disk that was assigned on each replica, in their order; nothing: disks
     are not checked. ``acks`` is how many replicas acknowledge (0: a majority). Of a sealed range,
@@ -79,7 +79,7 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     @property
     def holders(self) -> tuple[NodeId, ...]:
-        """Who has all of a sealed range on disk; a lone replica needs no record of that."""
+        """The replicas with all of a sealed range on disk; a single replica is not recorded."""
         return self.done if len(self.replicas) > 1 else self.replicas
 
     def directory_of(self, node: NodeId) -> str | None:
@@ -91,8 +91,8 @@ class Stream(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """One partition: its ranges in order, its single writer and the epoch of that writer.
 
     A stream whose epoch is newer than that of its last range is being taken over: its writer was
-    elected and has yet to seal that range. Nobody (``NO_NODE``) writes a stream that is offline.
-    ``target`` is where the stream is wanted, the preferred writer first (nothing: where it is).
+    elected and has yet to seal that range. The writer of an offline stream is ``NO_NODE``.
+    ``target`` are the intended replicas, the preferred writer first (empty: the current ones).
     """
 
     id: StreamId
@@ -109,7 +109,7 @@ class Stream(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     @property
     def wanted(self) -> tuple[NodeId, ...]:
-        """Where the stream is wanted, the preferred writer first."""
+        """The intended replicas, the preferred writer first."""
         return self.target or self.last.replicas
 
     @property
@@ -119,7 +119,7 @@ class Stream(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Topic(Struct, frozen=True, forbid_unknown_fields=True):
-    """A named set of streams. ``configs`` holds only what was set; defaults are elsewhere.
+    """A named set of streams. ``configs`` holds only what was set, without defaults.
 
     ``replication`` is how many replicas a stream should have (0: as many as its first has).
     """

@@ -1,10 +1,10 @@
-"""The arithmetic of SCRAM (RFC 5802, RFC 7677), shared by those who log in and those who check.
+"""The arithmetic of SCRAM (RFC 5802, RFC 7677), shared by client and server.
 
     salted    = Hi(password, salt, iterations)             only the client needs it
     stored    = H(HMAC(salted, "Client Key"))              what a server keeps
     server    = HMAC(salted, "Server Key")                 what a server proves itself with
 
-Who steals the stored keys can check guesses, but cannot log in.
+Stolen stored keys allow checking guesses, but no login.
 """
 
 import hashlib
@@ -16,12 +16,12 @@ from msgspec import Struct
 ALGORITHMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 KEY_BYTES: Final = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}
 ITERATIONS_MIN: Final = 4_096
-ITERATIONS_MAX: Final = 16_384  # Kafka's bound; more would let one login keep a client busy
+ITERATIONS_MAX: Final = 16_384  # Kafka's bound; more would keep a client busy with one login
 SALT_BYTES: Final = 24
 
 
 class ScramCredential(Struct, frozen=True):
-    """What a server keeps of a password for one mechanism."""
+    """The stored keys of a password for one mechanism."""
 
     mechanism: str
     salt: bytes
@@ -31,14 +31,14 @@ class ScramCredential(Struct, frozen=True):
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """The password made slow to guess. This is the costly step: milliseconds."""
+    """The salted password (``Hi``). This is the expensive step: milliseconds."""
     return hashlib.pbkdf2_hmac(ALGORITHMS[mechanism], password.encode(), salt, iterations)
 
 
 def credential_of(
     mechanism: str, salted: bytes, *, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """What to keep, from the salted password."""
+    """The keys to store, from the salted password."""
     return ScramCredential(
         mechanism,
         salt,
@@ -51,7 +51,7 @@ def credential_of(
 def make_credential(
     mechanism: str, password: str, *, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """What to keep, from the password itself."""
+    """The keys to store, from the password itself."""
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of(mechanism, salted, salt=salt, iterations=iterations)
 
@@ -72,13 +72,13 @@ def digest(mechanism: str, data: bytes) -> bytes:
 
 
 def exclusive_or(left: bytes, right: bytes) -> bytes:
-    """Both of equal length, bit by bit."""
+    """Bitwise XOR of two strings of equal length."""
     assert len(left) == len(right), "keys of one mechanism have one length"
     return (int.from_bytes(left) ^ int.from_bytes(right)).to_bytes(len(left))
 
 
 def matches(credential: ScramCredential, password: str) -> bool:
-    """Whether a password is the one that a credential was made from. Costly, as ``Hi`` is."""
+    """Whether a password matches a credential. Expensive, as ``Hi`` is."""
     mechanism = credential.mechanism
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
     found = digest(mechanism, client_key(mechanism, salted))

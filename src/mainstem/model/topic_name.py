@@ -1,7 +1,7 @@
-"""Which topic names are legal, and which two cannot live together.
+"""Which topic names are legal, and which two collide.
 
 The rules are Kafka's: 1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``. Names that differ
-only in ``.`` and ``_`` collide, because metrics of many tools write one for the other.
+only in ``.`` and ``_`` collide, because many tools replace one by the other in metric names.
 """
 
 import re
@@ -32,7 +32,7 @@ INTERNAL_TOPICS = frozenset(
 MESSAGE_TOPICS = frozenset({QUEUE_DATA_TOPIC, MQTT_RETAINED_TOPIC})
 """Those among them that hold messages of clients."""
 KAFKA_INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
-"""Those whose settings operators know from Kafka, and may change."""
+"""Those whose settings operators may change, as in Kafka."""
 
 
 def is_reserved_name(name: str) -> bool:
@@ -65,5 +65,5 @@ def holds_metadata(name: str) -> bool:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that may not live together."""
+    """A key that is equal for names that collide."""
     return name.replace(".", "_")

@@ -32,7 +32,7 @@ def decoded(data: bytes, kind: type[Kind], what: str, subject: str, known: int =
 
     Raises:
         UnknownVersion: it is of a later version.
-        DECODE_ERRORS: it is damaged (``model/decode_errors.py``).
+        DECODE_ERRORS: it is malformed (``model/decode_errors.py``).
     """
     found = _versions.decode(data).version
     if found > known:

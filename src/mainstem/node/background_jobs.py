@@ -1,4 +1,4 @@
-"""What a node does beside serving: upkeep of its files, and watching its disk."""
+"""Background jobs of a node: upkeep of its files, and monitoring of its disk."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 async def repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Run a job for ever; one whose step this node's storage refuses for now begins anew."""
+    """Run a job for ever; restart it when this node's storage refuses a step for now."""
     while True:
         try:
             await chore()
@@ -33,14 +33,14 @@ async def repeated(chore: Callable[[], Coroutine[None, None, None]]) -> None:
             refusal = refusal_of(error)
             if refusal is None:
                 raise
-            _log.warning("a background job begins anew: %s", refusal)
+            _log.warning("a background job restarts: %s", refusal)
         await asyncio.sleep(REPEATED_AFTER_S)
 
 
 def run_background_jobs(
     services: "NodeServices", flusher: Flusher, on_fatal: Callable[[BaseException], None]
 ) -> None:
-    """Expire, compact, join and verify for as long as the node runs."""
+    """Expire, compact, merge and verify for as long as the node runs."""
     config, streams, store = services.config, services.streams, services.store
     service = services.placement.service
     retention = RetentionDriver(

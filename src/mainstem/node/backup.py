@@ -4,13 +4,13 @@
                                                                         └─ yes: done
 
 A stopped node's folder is copied as it is. A running node appends, replaces small files as a whole
-and removes ranges that it has rewritten or that are past retention. So the catalogue comes first,
-and it decides which ranges belong to the copy. A sealed range never changes. Of the range that is
-open a beginning is copied that holds all that was written when the copy began; what follows a whole
-batch is cut at the first start, as after a power loss. A range that is gone before it was copied
-has been replaced in the catalogue, so that the catalogue is read again.
+and removes ranges that it has rewritten or that are past retention. So the catalogue is copied
+first, and it decides which ranges belong to the copy. A sealed range never changes. Of an open
+range a prefix is copied that holds all that was written when the copy started; an incomplete batch
+at its end is cut off at the first start, as after a power loss. A range that disappears before it
+was copied has been replaced in the catalogue, so the catalogue is read again.
 
-Promises: the source is only read. All that was confirmed before the copy began is in it.
+Guarantees: the source is only read. All that was acknowledged before the copy started is in it.
 Checkpoints are left out, so that nothing in the copy counts as durable that is not there.
 """
 
@@ -43,7 +43,7 @@ ATTEMPTS_MAX: Final = 20
 CATALOGUE: Final = "catalogue"
 LEFT_OUT: Final = frozenset({"log.checkpoint", "producers.checkpoint"})
 NOT_COPIED: Final = shutil.ignore_patterns("*.lock", "*.tmp", "*.new", "*.deleted")
-# An index is copied before its log: then it tells of nothing that the copy of the log lacks.
+# An index is copied before its log, so that it has no entry that the copied log lacks.
 _SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 
 
@@ -66,7 +66,7 @@ def back_up(source: Path, target: Path) -> BackupSummary:
     Raises:
         InvalidRequest: the target is not empty, the source is no data folder, or it belongs to a
             running node of a cluster.
-        Unavailable: ranges were replaced all the time.
+        Unavailable: ranges were replaced during every attempt.
     """
     if target.exists() and any(target.iterdir()):
         raise InvalidRequest(
@@ -81,7 +81,7 @@ def back_up(source: Path, target: Path) -> BackupSummary:
         elif (source / RAFT).exists():
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                "a running node of a cluster is not copied: what it promised to the others "
+                "a running node of a cluster cannot be copied: votes and promises that it makes "
                 "afterwards would be missing",
                 subject=str(source),
                 remedy="stop the node, or all nodes, first; see docs/guides/backup.md",
@@ -94,7 +94,7 @@ def back_up(source: Path, target: Path) -> BackupSummary:
 
 @contextmanager
 def _lock(source: Path) -> Iterator[bool]:
-    """Whether no node runs; none starts meanwhile then."""
+    """Whether no node runs; if so, none can start meanwhile."""
     path = source / LOCK
     if not path.exists():
         raise InvalidRequest(
@@ -127,7 +127,7 @@ def _copy_running(source: Path, target: Path) -> BackupSummary:
         ErrorCode.OVERLOADED,
         f"ranges were replaced while they were copied, {ATTEMPTS_MAX} times",
         subject=str(source),
-        remedy="try again when less is compacted or deleted",
+        remedy="try again when compaction and retention have less to do",
     )
 
 
@@ -153,7 +153,7 @@ def _copy_catalogue(source: Path, target: Path) -> Catalogue:
         finally:
             journal.close()
     raise Unavailable(
-        ErrorCode.OVERLOADED, "the catalogue was rewritten all the time", subject=str(source)
+        ErrorCode.OVERLOADED, "the catalogue was rewritten at each attempt", subject=str(source)
     )
 
 
@@ -168,7 +168,7 @@ def _ranges(catalogue: Catalogue) -> Iterator[_Wanted]:
 
 
 def _copy_range(source: Path, target: Path, wanted: _Wanted) -> bool:
-    """Copy a range, unless it is there and sealed; False: it is not to be had."""
+    """Copy a range, unless it is there and sealed; False: it no longer exists."""
     into = target / wanted.directory
     if (into / RANGE_SEAL).exists():
         return True
@@ -181,14 +181,14 @@ def _copy_range(source: Path, target: Path, wanted: _Wanted) -> bool:
                 _copy(source / wanted.directory / name, into / name)
         for parent in (into.parent, into.parent.parent):
             _copy_files(source / parent.relative_to(target), parent)
-    except FileNotFoundError:  # it was given another name, to be removed
+    except FileNotFoundError:  # it was renamed, to be deleted
         shutil.rmtree(into, ignore_errors=True)
         return False
     return True
 
 
 def _order(name: str) -> tuple[int, str, int]:
-    """Small files first; segments as they follow each other, each index before its log."""
+    """Small files first; segments in order of offset, each index before its log."""
     path = Path(name)
     if path.suffix not in _SUFFIXES:
         return 0, name, 0
@@ -217,7 +217,7 @@ def _drop_others(target: Path, wanted: list[_Wanted]) -> None:
 
 
 def _copy_rest(source: Path, target: Path) -> None:
-    """Whose folder it is, and what else stands beside the catalogue."""
+    """The node's identity, and the other files next to the catalogue."""
     (target / TOPICS).mkdir(exist_ok=True)
     _copy_files(source, target)
 
@@ -230,7 +230,7 @@ def _copy_files(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy what the file holds by now, in the order of its bytes."""
+    """Copy the current content of the file, in the order of its bytes."""
     shutil.copyfile(source, target)
     shutil.copymode(source, target)
 

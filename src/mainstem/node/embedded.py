@@ -1,12 +1,12 @@
-"""A whole node inside a program: for tests, and for programs that want a broker of their own.
+"""A complete node inside a program: for tests, and for programs that embed a broker.
 
     with Embedded().queue("orders").topic("events", partitions=3).start() as node:
         print(node.native, node.kafka)
 
 The node runs in a thread of its own with its own event loop, so that programs with and without
 asyncio can use it. It is a node like any other: clients reach it over its ports, which are free
-ones unless said otherwise. Without a folder its data are gone when it stops. After a fatal error,
-such as a disk that fails, it serves no more and ``check`` says why.
+ones unless configured. Without a folder its data are deleted when it stops. After a fatal error,
+such as a disk that fails, it stops serving and ``check`` raises the reason.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class _Topic(Struct, frozen=True):
 
 
 class Embedded(Struct, frozen=True):
-    """What the node will be; each word gives a new one, ``start`` makes it real."""
+    """Describes a node; each method returns a changed copy, ``start`` starts the node."""
 
     settings: dict[str, object] = {}
     queues: tuple[tuple[str, QueueSettings], ...] = ()
@@ -56,7 +56,7 @@ class Embedded(Struct, frozen=True):
     preset: str = "local"
 
     def data_dir(self, folder: Path | str) -> "Embedded":
-        """Keeps its data there, also for the next time."""
+        """Keeps its data in this folder, also after it stops."""
         return self.setting("node.data_dir", str(folder))
 
     def setting(self, path: str, value: object) -> "Embedded":
@@ -64,7 +64,7 @@ class Embedded(Struct, frozen=True):
         return replace(self, settings={**self.settings, path: value})
 
     def port(self, protocol: str, number: int) -> "Embedded":
-        """A port of its own for ``kafka``, ``http``, ``amqp``, ``mqtt`` or ``native``."""
+        """A fixed port for ``kafka``, ``http``, ``amqp``, ``mqtt`` or ``native``."""
         return self.setting(f"{protocol}.port", number)
 
     def without(self, protocol: str) -> "Embedded":
@@ -72,13 +72,13 @@ class Embedded(Struct, frozen=True):
         return self.setting(f"{protocol}.enabled", value=False)
 
     def queue(self, name: str, settings: QueueSettings = NATIVE) -> "Embedded":
-        """Has a queue from the start; what fails too often goes to ``<name>.dead``."""
+        """Declares a queue at the start; messages that fail too often go to ``<name>.dead``."""
         return replace(self, queues=(*self.queues, (name, settings)))
 
     def topic(
         self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> "Embedded":
-        """Has a topic from the start."""
+        """Creates a topic at the start."""
         return replace(self, topics=(*self.topics, _Topic(name, partitions, dict(configs or {}))))
 
     def start(self) -> "EmbeddedNode":
@@ -101,7 +101,7 @@ class Embedded(Struct, frozen=True):
 
 
 class EmbeddedNode:
-    """A node that runs in this process; made by ``Embedded.start``. A context manager."""
+    """A node that runs in this process; returned by ``Embedded.start``. A context manager."""
 
     def __init__(self, options: Embedded, config: Config, scratch: Path | None) -> None:
         self.config = config
@@ -157,12 +157,12 @@ class EmbeddedNode:
         return str(self.addresses["http"])
 
     def check(self) -> None:
-        """Raises what ended the node, if something did."""
+        """Raise the error that ended the node, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Stops the node in good order; a folder of its own goes with it."""
+        """Stop the node in order; a temporary folder is deleted."""
         loop, leave = self._loop, self._leave
         if self._thread.is_alive() and loop is not None and leave is not None:
             loop.call_soon_threadsafe(leave.set)
@@ -173,7 +173,7 @@ class EmbeddedNode:
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
-        # Whoever started the node is told; a thread has nobody else to tell.
+        # Passed on to the thread that started the node.
         except BaseException as error:  # noqa: BLE001
             self._failure = self._failure or error
         finally:

@@ -2,7 +2,7 @@
 
     limit = own + peers + files + clients
 
-Clients get what is left: without a client a node still works, without a file it does not.
+Clients get the rest: a node works without a client, but not without a file.
 """
 
 import logging
@@ -20,14 +20,14 @@ from mainstem.protocols.rest.transport import CONNECTIONS_MAX as HTTP_CONNECTION
 
 # Listening sockets, the catalogue, the Raft log, audit files, workers and threads.
 OWN: Final = 96
-# Each of the other nodes dials this one and is dialled; those not proved yet are bounded apart.
+# Two connections per other node, one each way; unauthenticated ones have a limit of their own.
 PEERS: Final = 2 * PEERS_MAX + UNAUTHENTICATED_MAX
 
 log = logging.getLogger(__name__)
 
 
 class Descriptors(Struct, frozen=True, kw_only=True):
-    """The parts of one process's descriptors."""
+    """How one process's descriptors are divided."""
 
     limit: int
     files: int
@@ -52,7 +52,7 @@ def divided(limit: int, config: Config) -> Descriptors:
             subject="ulimit -n",
             remedy="raise the limit of open files",
         )
-    # In a very small process others have to do with fewer connections as well.
+    # With a very low limit, peers get fewer connections as well.
     peers = min(PEERS, limit // 4) if is_clustered(config) else 0
     left = limit - OWN - peers
     files = min(FILES_OPEN_MAX, left // 3)
@@ -60,7 +60,7 @@ def divided(limit: int, config: Config) -> Descriptors:
 
 
 def wanted(config: Config) -> int:
-    """Descriptors with which no limit of the configuration is out of reach."""
+    """The number of descriptors that the configured limits need at most."""
     twice = (config.kafka, config.amqp, config.native)
     clients = 2 * sum(section.max_connections for section in twice)
     clients += 2 * config.mqtt.max_connections + 2 * HTTP_CONNECTIONS_MAX
@@ -68,7 +68,7 @@ def wanted(config: Config) -> int:
 
 
 def granted(config: Config) -> int:
-    """What the process may have now."""
+    """The current limit of the process, as far as it is needed."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted(config)
     return most if soft == resource.RLIM_INFINITY else min(soft, most)

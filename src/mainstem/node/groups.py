@@ -1,4 +1,4 @@
-"""Groups of a node, alone or among others: who coordinates them, who stores their states."""
+"""Wires the groups of a node: their coordinators, and the storage of their states."""
 
 from collections.abc import Mapping, Sequence
 
@@ -50,7 +50,7 @@ def _cluster_store(cluster: ClusterNode, members: ShareGroupCoordinator) -> Shar
 def all_groups(
     cluster: ClusterNode | None, groups: GroupCoordinator, shares: ShareService
 ) -> AllGroups:
-    """The groups of all nodes, as administrators see them at any."""
+    """The groups of all nodes, for administrators at any node."""
     here = LocalGroups(groups, shares, groups.sharers.configs.session_timeout_ms)
     if cluster is None:
         return here

@@ -1,10 +1,10 @@
-"""From a configuration to a serving node, and back in good order.
+"""Starts a node from its configuration, and stops it in order.
 
     start: folder ─ catalogue ─ streams ─ groups ─ listeners ─ READY
     stop:  listeners refuse ─ requests in flight finish ─ groups ─ streams ─ files ─ catalogue
 
 A fatal error, such as a failed fsync, ends the process at once without another acknowledgement:
-what the disk holds is then unknown, and only a restart finds out.
+what the disk holds is then unknown until a restart reads it.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 Announce = Callable[[Mapping[str, object]], None]
 BeforeStop = Callable[[], Awaitable[None]]
 
-# Objects that come and stay are messages on their way, and hardly ever rubbish: looking through
-# them less often saves 5 to 15 % of what a message costs, and no memory is lost to it.
+# New objects are mostly messages in flight, hardly ever garbage: collecting less often saves
+# 5 to 15 % of the cost of a message and wastes no memory.
 COLLECTED_AFTER = (10_000, 10, 10)
 
 EXIT_OK = 0
@@ -41,7 +41,7 @@ EXIT_FATAL = 3
 
 
 def main(arguments: Sequence[str] | None = None, *, preset: str | None = None) -> int:
-    """Run a node in the foreground until it is told to stop; the exit code."""
+    """Run a node in the foreground until it is asked to stop; the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         config = configuration(given, os.environ, preset=preset).config
@@ -64,7 +64,7 @@ def announce_ready(addresses: Mapping[str, object]) -> None:
 
 
 async def _nothing() -> None:
-    """What most nodes do before they stop."""
+    """Do nothing: the default of ``before_stop``."""
 
 
 def run(
@@ -76,7 +76,7 @@ def run(
 ) -> int:
     """Run a node in its own event loop.
 
-    ``announce`` is told the addresses once it serves; ``before_stop`` is awaited when it was asked
+    ``announce`` gets the addresses once it serves; ``before_stop`` is awaited when it was asked
     to stop, while it still serves.
     """
     os.umask(0o077)  # what a node writes is for its owner only
@@ -115,7 +115,7 @@ async def _serve(
         error = context.get("exception")
         log.error("unexpected: %s", context.get("message"), exc_info=error)
         if isinstance(error, AssertionError):
-            on_fatal(error)  # a promise of our own was broken: what follows cannot be trusted
+            on_fatal(error)  # an invariant was broken: later results cannot be trusted
 
     loop.set_exception_handler(on_exception)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -125,7 +125,7 @@ async def _serve(
         if failed:
             os._exit(EXIT_FATAL)  # as ``NodeServices.abandon``: nothing more is written
         return EXIT_REFUSED
-    # What was built stays for life: the collector need not look at it again and again.
+    # What was built lives as long as the node: exclude it from garbage collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
@@ -133,7 +133,7 @@ async def _serve(
     reason = await stopping
     log.info("stopping: %s", reason)
     if failed:
-        # Nothing that follows could be trusted; the sockets close with the process.
+        # Later results cannot be trusted; the sockets close with the process.
         await services.abandon()
         return EXIT_FATAL
     await before_stop()

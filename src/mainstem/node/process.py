@@ -41,12 +41,12 @@ class NodeProcess:
                 raise Unavailable(
                     ErrorCode.WRITER_UNAVAILABLE,
                     f"node {self.number} did not start",
-                    remedy="its own lines above say why",
+                    remedy="see its log lines above for the reason",
                 )
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class NodeProcess:
             return self._process.wait()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None, "asked for when it was started"
+        assert self._process.stdout is not None, "output was piped when it was started"
         for line in self._process.stdout:
             if line.startswith(READY_MARK):
                 self.addresses = json.loads(line.removeprefix(READY_MARK))

@@ -17,7 +17,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 
 class QueueServices:
-    """The runtime of queues, its upkeep, and what protocols see of it."""
+    """The runtime of queues, its upkeep, and the broker API for it."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class QueueServices:
                 raise
 
     def _placed(self) -> tuple[NodeId, ...]:
-        """Where all streams of queues are, in one order, so that one node writes all of them."""
+        """The replicas of all streams of queues, in one order, so that one node writes them all."""
         known = self._topics.by_name(QUEUES_TOPIC)
         if known is not None:
             return known.streams[0].wanted

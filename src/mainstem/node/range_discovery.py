@@ -1,4 +1,4 @@
-"""What the folders of a data directory say about their ranges, for a catalogue that was lost."""
+"""Finds the ranges in the folders of a data directory, to rebuild a lost catalogue."""
 
 import logging
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def discover_ranges(store: LogStore) -> Iterator[RebuildableRange]:
-    """Every readable range folder with where its records end; the others are named in the log."""
+    """Every readable range folder with its end offset; unreadable ones are logged."""
     for found in store.scan():
         name = found.name
         try:

@@ -1,11 +1,11 @@
-"""What `/health` says about the resources that clients use."""
+"""Health checks of the resources that clients use."""
 
 from mainstem.protocols.shared_resources import Resources
 from mainstem.telemetry.health import Component, State
 
 
 def resources_health(resources: Resources) -> tuple[Component, ...]:
-    """Whether clients can still connect, and large frames still be received."""
+    """Whether clients can still connect, and large frames can still be received."""
     return _connections(resources), _frames(resources)
 
 

@@ -30,17 +30,17 @@ AUDIT_FILE = "audit.jsonl"
 ADMIN = "admin"
 NODE_CALLER = Caller(Identity(Principal(USER, "node"), method="configuration"), "", AllRights())
 
-# Secrets would travel in the clear: for these a listener that others reach needs TLS.
+# These send secrets in clear text: a listener that other machines reach needs TLS for them.
 _IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 def is_authentication_required(config: Config, spec: ListenerSpec) -> bool:
-    """Whether nobody gets in by this listener without showing who he is."""
+    """Whether every client of this listener has to authenticate."""
     return spec.sasl or (spec.tls and config.tls.client_certificates == "required")
 
 
 def is_enforced(config: Config) -> bool:
-    """Whether access rules count on this node."""
+    """Whether access rules are enforced on this node."""
     if config.security.authorise != "auto":
         return config.security.authorise == "on"
     by_kafka = any(is_authentication_required(config, spec) for spec in kafka_listeners(config))
@@ -55,7 +55,7 @@ def is_enforced(config: Config) -> bool:
 
 
 def is_http_authentication_required(config: Config) -> bool:
-    """Whether nobody is served over HTTP without showing who he is."""
+    """Whether every HTTP request has to authenticate."""
     certificates = config.http.tls and config.tls.client_certificates == "required"
     return config.http.login or certificates
 
@@ -63,7 +63,7 @@ def is_http_authentication_required(config: Config) -> bool:
 def build_security(
     config: Config, placement: PlacementService, clock: Clock
 ) -> tuple[SecurityService, AuditFile]:
-    """The security service, and the file of its audit."""
+    """The security service and its audit file."""
     path = Path(config.security.audit_file or Path(config.node.data_dir) / AUDIT_FILE)
     file = AuditFile(path)
     lockout = Lockout(
@@ -99,7 +99,7 @@ def build_security(
 
 
 async def prepare_logins(config: Config, security: SecurityService) -> None:
-    """Let there be what logins need: the secret that made-up salts come from, an administrator."""
+    """Create what logins need: the secret for the salts of unknown users, and an administrator."""
     asks = any(spec.sasl for spec in kafka_listeners(config)) or is_enforced(config)
     if asks or security.users.all():
         await security.delegation_tokens.ensure_secret()
@@ -107,7 +107,7 @@ async def prepare_logins(config: Config, security: SecurityService) -> None:
 
 
 async def _ensure_admin(config: Config, security: SecurityService) -> None:
-    """Let the user ``admin`` have the password and the role that the configuration asks for."""
+    """Give the user ``admin`` the configured password and the role ``admin``."""
     file = config.security.admin_password_file
     if file is None:
         return
@@ -121,7 +121,7 @@ async def _ensure_admin(config: Config, security: SecurityService) -> None:
 def entrance(
     config: Config, spec: ListenerSpec, security: SecurityService, clock: Clock
 ) -> KafkaListenerPolicy:
-    """What one Kafka listener asks of its clients."""
+    """How one Kafka listener authenticates its clients."""
     mechanisms: tuple[str, ...] = ()
     if spec.sasl:
         safe = spec.tls or spec.is_loopback or config.node.insecure
@@ -146,7 +146,7 @@ def entrance(
 
 
 def access(config: Config, security: Security) -> Access:
-    """What the HTTP listener asks of those who send requests."""
+    """How the HTTP listener authenticates requests."""
     known = is_http_authentication_required(config)
     own = is_loopback(config.http.host)
     certificates = config.tls.client_certificates if config.http.tls else "none"
@@ -161,7 +161,7 @@ def access(config: Config, security: Security) -> Access:
 
 
 def tls_contexts(config: Config) -> TlsContexts | None:
-    """The certificates of this configuration, shared by all listeners; None where none needs any.
+    """The configured certificates, shared by all listeners; None where no listener uses TLS.
 
     Raises:
         InvalidRequest: the files cannot be used.
@@ -198,7 +198,7 @@ def _password_in(file: str) -> str:
 def _bearers(config: Config, clock: Clock) -> BearerVerifier | None:
     if config.security.oauth_issuer is None:
         return None
-    # Loaded only where tokens are checked: it takes some time.
+    # Imported only where tokens are checked, because the import is slow.
     from mainstem.security.authentication.bearer_service import IssuerTokenVerifier  # noqa: PLC0415
     from mainstem.security.authentication.jwks_client import JwksKeySource  # noqa: PLC0415
     from mainstem.security.authentication.jwt_verifier import JwtSettings, JwtVerifier  # noqa: PLC0415
@@ -206,7 +206,7 @@ def _bearers(config: Config, clock: Clock) -> BearerVerifier | None:
     if config.security.oauth_keys is None:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            "tokens of an issuer cannot be checked without its keys",
+            "the issuer's tokens cannot be verified without its keys",
             subject="security.oauth_keys",
         )
     settings = JwtSettings(

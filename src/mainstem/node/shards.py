@@ -1,13 +1,13 @@
 """``mainstemd --shards N``: one node per core of this machine, each a broker of its own.
 
-    supervisor ──▶ shard 0 (founds the cluster, or joins one)
+    supervisor ──▶ shard 0 (creates the cluster, or joins one)
                ├─▶ shard 1 (joins shard 0)       each: its own folder, ports one apart
                └─▶ shard 2                       one machine: replicas go to others first
 
-Clients are told all brokers and spread by partition, so that every core works. HTTP has one port
-for all shards, over which the system spreads connections, and for each the next ones. A shard that
-ends is started again, after a pause that grows; when the supervisor is told to stop, all shards
-hand their streams over and stop.
+Clients get the addresses of all brokers and spread by partition, so that every core is used. HTTP
+has one port shared by all shards, over which the system spreads connections, and one port per
+shard after it. A shard that ends is restarted with a growing delay; when the supervisor is asked to
+stop, all shards hand their streams over and stop.
 """
 
 import json
@@ -32,7 +32,7 @@ SHARDS_MAX: Final = 64
 EXIT_USAGE: Final = 2
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
-# A shard that ran for so long is started again at once when it ends.
+# A shard that ran for at least this long is restarted without a delay.
 STEADY_S: Final = 60.0
 PEER_PORT_DISTANCE: Final = 1_000
 SECRET_NAME: Final = "cluster.secret"  # noqa: S105 - a file's name
@@ -67,9 +67,9 @@ class Shards:
     """The nodes of one machine, started and kept running.
 
     Args:
-        config: what the command line describes; shard 0 has its ports, the others follow.
+        config: from the command line; shard 0 has its ports, the others the next ones.
         count: how many nodes.
-        arguments: the command line, which every shard gets with its own values behind.
+        arguments: the command line; every shard gets it with its own values appended.
     """
 
     def __init__(self, config: Config, count: int, arguments: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ class Shards:
         return [self._known[number] for number in range(self._count)]
 
     def watch(self, stopping: threading.Event) -> None:
-        """Start again what ends, until told to stop."""
+        """Restart shards that end, until asked to stop."""
         due: dict[int, float] = {}
         while not stopping.wait(0.1):
             now = time.monotonic()
@@ -132,7 +132,7 @@ class Shards:
         sets = [word for path, value in values.items() for word in ("--set", f"{path}={value}")]
         return [sys.executable, "-m", "mainstem.node", *self._arguments, *sets]
 
-    # Inside.
+    # Internals.
 
     def _begin(self, number: int) -> None:
         self._started_s[number] = time.monotonic()
@@ -150,15 +150,15 @@ class Shards:
         return pause_s
 
     def _port(self, number: int, path: str) -> int:
-        """The port of a shard: the one it had, or so many after the first shard's."""
+        """The port of a shard: the one it had, or the first shard's plus its number."""
         known = self._known.get(number, {}).get(PORTS[path])
         if isinstance(known, str):
             return int(known.rpartition(":")[2])
         section, _, name = path.partition(".")
         first: int | None = getattr(getattr(self._config, section), name)
-        if first is None:  # nodes of one machine always have a line to each other
+        if first is None:  # nodes of one machine are always connected to each other
             first = self._config.kafka.port and self._config.kafka.port + PEER_PORT_DISTANCE
-        # The first one of HTTP is for all.
+        # The first HTTP port is shared by all shards.
         return first + number + (path == "http.port") if first else 0
 
     def _share_secret(self) -> None:
@@ -169,7 +169,7 @@ class Shards:
 
 
 def run_shards(config: Config, count: int, arguments: Sequence[str]) -> int:
-    """Run the shards in the foreground until told to stop; the exit code."""
+    """Run the shards in the foreground until asked to stop; the exit code."""
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())

@@ -1,4 +1,4 @@
-"""Builds every object of a node and hands it its dependencies; no logic of its own."""
+"""Builds every object of a node and passes in its dependencies; no logic of its own."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ from mainstem.telemetry.metrics import Metrics
 
 Fatal = Callable[[BaseException], None]
 
-SEALS_S = 2.0  # where all nodes stop together, nobody is left to decide on seals
+SEALS_S = 2.0  # where all nodes stop together, no node is left to decide on seals
 LONE_SEALS_S = 10.0  # on a full disk there may be no space for them
 QUEUES_MEMORY_BYTES_MAX = 1024 * MIB
 CLIENT_METRICS_FILE = "client-metrics.jsonl"
@@ -129,7 +129,7 @@ class NodeServices:
         return found
 
     def health(self) -> Health:
-        """How the node is, part by part."""
+        """The health of each part of the node."""
         loaded = State.OK if self.groups.is_loaded() else State.STARTING
         known = State.OK if self.transactions.is_loaded() else State.STARTING
         node = State.STOPPING if self.stopping else State.OK
@@ -163,7 +163,7 @@ class NodeServices:
         if tls is not None:
             self.repeat(partial(tls.watch, config.tls.reload_interval_ms / 1000), on_fatal)
         await self.kafka.start(service, self.security, self.clock, tls, self.resources)
-        # Clients are told the address they dialled, unless the operator chose another.
+        # Clients get the address they connected to, unless the operator configured another.
         host, port = config.kafka.advertised_host, config.kafka.advertised_port
         self.topics.node = replace(
             self.topics.node,
@@ -203,7 +203,7 @@ class NodeServices:
     def repeat(self, chore: Callable[[], Coroutine[None, None, None]], on_fatal: Fatal) -> None:
         """Run a background job for as long as the node runs; one that fails ends the node.
 
-        It begins anew when this node's storage has refused a step.
+        It restarts when this node's storage has refused a step.
         """
         task = asyncio.get_running_loop().create_task(repeated(chore))
 
@@ -223,7 +223,7 @@ class NodeServices:
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse what is new, finish what is in flight, leave the files clean."""
+        """Refuse new requests, finish those in flight, close the files cleanly."""
         self.stopping = True
         if self.tasks is not None:
             await self.tasks.hand_over_all()
@@ -262,12 +262,12 @@ class NodeServices:
         self.measured.close()
 
     async def abandon(self) -> None:
-        """Leave at once after a fatal error: nothing more is written or acknowledged."""
+        """Stop at once after a fatal error: nothing more is written or acknowledged."""
         os._exit(3)
 
 
 def topic_notifier(groups: GroupCoordinator, topics: TopicsAdmin) -> Callable[[AnyFact], None]:
-    """Tells the groups what happens to topics."""
+    """Passes changes of topics on to the groups."""
 
     def on_fact(fact: AnyFact) -> None:
         match fact:
@@ -426,15 +426,15 @@ def _opened_log(data: Path, files_open_max: int, clock: Clock, watch: DiskSpaceM
 async def _opened(
     start: StartupOptions, config: Config, kafka: KafkaListeners, clock: Clock, on_fatal: Fatal
 ) -> tuple[Placement, ClusterNode | None]:
-    """The catalogue, kept alone or with others."""
+    """The catalogue: of this node alone, or of a cluster."""
     if not is_clustered(config):
         return await open_placement(start, clock, on_fatal), None
     if start.rebuild:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            "a catalogue that several nodes keep is not rebuilt from one node's folders",
+            "the catalogue of a cluster cannot be rebuilt from one node's folders",
             subject="--rebuild-catalogue",
-            remedy="give the node an empty folder and let it join the others",
+            remedy="start the node with an empty folder, so that it joins the others",
         )
     listeners = kafka.reserve()
     _, host, port = listeners[0]
@@ -467,7 +467,7 @@ def _cluster_admin(
 
 
 def _lead_to_queues(services: NodeServices) -> None:
-    """Clients of queues may come to any node of a cluster."""
+    """Clients of queues may connect to any node of a cluster."""
     if services.connection_router is not None:
         queues = RoutedService(QUEUES_TOPIC, lambda: services.queues.is_served)
         services.amqp.relays = services.connection_router.relays(
@@ -479,7 +479,7 @@ def _lead_to_queues(services: NodeServices) -> None:
 
 
 def _lead_to_mqtt(services: NodeServices, mqtt: MqttListeners) -> None:
-    """Clients of MQTT may come to any node of a cluster."""
+    """MQTT clients may connect to any node of a cluster."""
     if services.connection_router is not None:
         sessions = RoutedService(MQTT_SESSIONS_TOPIC, lambda: mqtt.hub.is_open)
         for name in ("mqtt", "mqtt_tls"):

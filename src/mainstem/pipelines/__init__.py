@@ -1,5 +1,5 @@
 """Data pipelines on Spark: topics in Spark, connectors, transforms, change data capture.
 
-They run in a process of their own and reach nodes over the wire only; credentials of databases and
-stores live here and never in a node.
+They run in a separate process and access nodes only over the network; credentials of databases and
+object stores are kept here and never in a node.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline file: every problem at once, each with its place and its remedy."""
+"""Problems of a pipeline file, all reported at once, each with its position and its remedy."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ PROBLEMS_SHOWN_MAX = 100
 
 
 class Problem(Struct, frozen=True):
-    """One thing to mend.
+    """One problem of a pipeline file.
 
-    ``path`` names the place in the file's own words (``sources.orders.transforms[2].field``);
-    ``line`` and ``column`` count from one and are absent where no file was read.
+    ``path`` is the path in the file (``sources.orders.transforms[2].field``); ``line`` and
+    ``column`` count from one and are absent if no file was read.
     """
 
     path: str
@@ -30,11 +30,11 @@ class Problem(Struct, frozen=True):
 
 
 class Problems(MainstemError):
-    """A file, or a part of it, that cannot be run as it stands."""
+    """A file, or a part of it, that is invalid."""
 
     def __init__(self, problems: Iterable[Problem], *, subject: str = "") -> None:
         self.problems = tuple(problems)
-        assert self.problems, "nothing is wrong"
+        assert self.problems, "no problems"
         shown = [str(problem) for problem in self.problems[:PROBLEMS_SHOWN_MAX]]
         if (more := len(self.problems) - len(shown)) > 0:
             shown.append(f"and {more} more")
@@ -42,6 +42,6 @@ class Problems(MainstemError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A question naming the known word that was probably meant; empty when none is near."""
+    """A question with the known word that was probably meant; empty when none is similar."""
     found = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {found[0]}?" if found else ""

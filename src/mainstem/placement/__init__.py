@@ -1,1 +1,1 @@
-"""The placement driver: the durable truth about nodes, topics, streams and ranges."""
+"""The placement driver and the catalogue: nodes, topics, streams and ranges, stored durably."""

@@ -1,4 +1,4 @@
-"""The catalogue of one node and those who listen to its facts: durable facts are replayed here."""
+"""The catalogue of one node and the listeners to its facts: durable facts are replayed here."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class CatalogueReplay:
-    """Replays facts into ``catalogue`` once they are durable, and tells the listeners."""
+    """Replays facts into ``catalogue`` once they are durable, and notifies the listeners."""
 
     def __init__(self, catalogue: Catalogue, clock: Clock) -> None:
         self.catalogue = catalogue
@@ -28,16 +28,16 @@ class CatalogueReplay:
         self._ignored_logged_s = float("-inf")
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` with every fact once it is durable and replayed; how to stop that."""
+        """Call ``listener`` with every fact once it is durable and replayed; how to cancel that."""
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
     def check(self, command: Command[ReplyT]) -> ReplyT:
-        """What a command would be answered now, without doing it. Raises the same refusals."""
+        """The reply to a command if it were decided now; changes nothing. Raises its refusals."""
         return self.catalogue.decide(command, self._clock.wall_ms()).reply
 
     def take(self, fact: AnyFact) -> None:
-        """Replay a durable fact and tell the listeners, unless it no longer applies."""
+        """Replay a durable fact and notify the listeners, unless it no longer applies."""
         if not self.catalogue.replay(fact):
             self._log_ignored(fact)
             return

@@ -1,6 +1,6 @@
 """Commands that wait to be decided, in order, each until its own deadline.
 
-A command that is refused here was never decided: its caller knows that nothing was recorded.
+A command that is refused here was never decided: nothing was recorded.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class PendingCommand:
 
     Attributes:
         id: the same for every attempt of its sender; empty: it is sent once.
-        term: the term in which this node took it on; it is decided in that term or not at all.
+        term: the term in which this node accepted it; it is decided in that term or not at all.
     """
 
     __slots__ = ("answer", "command", "id", "term", "timer")
@@ -47,7 +47,7 @@ class CommandQueue:
         return len(self._waiting)
 
     def add(self, pending: PendingCommand, timeout_s: float | None) -> None:
-        """Let a command wait, at most so long; None: until it is taken.
+        """Queue a command, at most so long; None: until it is taken.
 
         Raises:
             Unavailable: too many wait already.
@@ -76,7 +76,7 @@ class CommandQueue:
         return taken
 
     def put_back(self, commands: list[PendingCommand]) -> None:
-        """Nothing became of these: they are the next ones again, and wait until they are taken."""
+        """Put commands that were not decided back in front; they wait until they are taken."""
         self._waiting.extendleft(reversed(commands))
 
     def refuse_all(self, error: MainstemError) -> None:

@@ -1,12 +1,12 @@
-"""Decides commands in order and has their facts recorded, many at a time.
+"""Decides commands in order and records their facts in batches.
 
     submit ─┐
-    submit ─┼─▶ decide all ──▶ one append (one fsync) ──▶ replay + tell listeners ──▶ answer all
+    submit ─┼─▶ decide all ──▶ one append (one fsync) ──▶ replay + notify ──▶ reply to all
     submit ─┘
 
 While one append is in flight further commands gather for the next. The catalogue shows durable
-facts only; commands that share an append are decided on a copy that is ahead of it. Who records
-facts says when the outcome of an earlier append is unknown: nothing is decided until it is known.
+facts only; commands that share an append are decided on a copy that is ahead of it. The recorder
+reports when the outcome of an earlier append is unknown: nothing is decided until it is known.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 
 class FactRecorder(Protocol):
-    """Makes facts durable and has them replayed."""
+    """Makes facts durable and replays them."""
 
     @property
     def term(self) -> int | None:
-        """The term in which this node decides; None: it is the only one."""
+        """The term in which this node decides; None: it is the only node."""
         ...
 
     async def is_settled(self) -> bool:
@@ -50,7 +50,7 @@ class FactRecorder(Protocol):
         ...
 
     async def confirm_decided(self) -> None:
-        """Make sure that what was just decided without facts was decided on the current state."""
+        """Confirm that a decision without facts was made on the current state."""
         ...
 
     async def record(self, facts: Sequence[AnyFact]) -> None:
@@ -58,7 +58,7 @@ class FactRecorder(Protocol):
         ...
 
     async def snapshot_if_due(self) -> None:
-        """Let a snapshot stand for what was recorded so far, where that is worth its while."""
+        """Replace what was recorded so far by a snapshot, if that is due."""
         ...
 
 
@@ -79,7 +79,7 @@ class DecisionDriver:
         self._on_fatal = on_fatal
         self._waiting = CommandQueue()
         self._worker: asyncio.Task[None] | None = None
-        self._alone = 0  # so many commands that come next are decided one by one
+        self._alone = 0  # so many of the next commands are decided one by one
 
     async def decided(self, pending: PendingCommand, timeout_s: float | None = None) -> Any:
         """The reply to a command that waits at most so long before it is decided."""
@@ -122,7 +122,7 @@ class DecisionDriver:
             return False
         if self.is_closed:
             self._waiting.refuse_all(
-                NotLeader(NO_NODE, "the node that led is stopping; nothing was recorded")
+                NotLeader(NO_NODE, "the leader is stopping; nothing was recorded")
             )
         else:
             await asyncio.sleep(OUTCOME_PAUSE_S)
@@ -145,7 +145,7 @@ class DecisionDriver:
                 await self._recorder.confirm_decided()
             for pending, outcome in zip(commands, outcomes, strict=True):
                 _settle(pending, outcome)
-        except Unavailable as refusal:  # it says whether anything was recorded
+        except Unavailable as refusal:  # the error reports whether anything was recorded
             for pending in commands:
                 pending.refuse(refusal)
         except EntryTooLarge as refusal:
@@ -161,7 +161,7 @@ class DecisionDriver:
 
     def _decide(self, commands: list[PendingCommand]) -> list[CommandOutcome]:
         now_ms = self._clock.wall_ms()
-        # One command needs no copy to be decided on, and mostly there is one.
+        # A single command, the usual case, needs no copy to be decided on.
         ahead = self._catalogue.fork() if len(commands) > 1 else self._catalogue
         outcomes: list[CommandOutcome] = []
         for pending in commands:
@@ -177,7 +177,7 @@ class DecisionDriver:
         return outcomes
 
     def _stop(self, error: BaseException) -> None:
-        """What is durable and what is shown may differ from now on, so the node must go."""
+        """The durable state and the one in memory may differ from now on, so the node must stop."""
         self.is_closed = True
         self._waiting.refuse_all(Unavailable(ErrorCode.SHUTTING_DOWN, "the catalogue has failed"))
         _log.error("the catalogue failed: %s", error)
@@ -185,7 +185,7 @@ class DecisionDriver:
 
 
 def _decided_once(catalogue: Catalogue, pending: PendingCommand, now_ms: int) -> Decision[Any]:
-    """The decision on a command, or the reply that was given when it was decided before."""
+    """The decision on a command, or the first reply if it was decided before."""
     known = catalogue.decided.get(pending.id)
     if known is not None:
         return Decision((), deduplicated_reply(catalogue, pending.command, known))

@@ -1,14 +1,14 @@
-"""The catalogue when several nodes keep it: the leader of a Raft group decides, everybody replays.
+"""The catalogue of a cluster: the leader of a Raft group decides, all nodes replay.
 
     submit here ──▶ not the leader ──▶ ask the leader ──▶ wait until its facts are replayed here
-                └─▶ the leader: decide ──▶ propose facts ──▶ committed, replayed everywhere
+                └─▶ the leader: decide ──▶ propose facts ──▶ committed, replayed on all nodes
 
-Promises of ``PlacementService`` hold on every node: who is answered finds the facts in the
-catalogue of the node that was asked. A leader decides only on a state that nothing else can
+The guarantees of ``PlacementService`` hold on every node: when a call returns, the facts are in the
+catalogue of the node that was called. A leader decides only on a state that nothing else can
 change: it has replayed everything before its term, has applied all that its own log holds, and
 proposes in its term or not at all. Before it refuses, a majority confirms that it still leads.
 While an entry of its own is neither applied nor replaced, commands wait, and are refused when
-their time is over: nothing was recorded then.
+they time out: nothing was recorded then.
 
 A command is sent under one id however often it is tried, and decided once (``remembering``).
 """
@@ -40,7 +40,7 @@ from mainstem.placement.state.catalogue import Catalogue
 from mainstem.placement.state.decoding import read_fact, read_state
 
 ReplyT = TypeVar("ReplyT")
-# Asks a node to decide a command, within so many seconds.
+# Forwards a command to a node, which decides it within so many seconds.
 Ask = Callable[[NodeId, bytes, float], Awaitable[bytes | memoryview]]
 
 SUBMIT_TIMEOUT_S: Final = 10.0
@@ -48,7 +48,7 @@ ATTEMPT_TIMEOUT_S: Final = 3.0
 """After so long without an answer a command that may be repeated is sent again."""
 LEADER_PAUSE_S: Final = 0.05
 
-# Another try would not help: this node is on its way out, or has too much to do.
+# Another attempt would not help: this node is stopping, or overloaded.
 _FINAL: Final = frozenset({ErrorCode.OVERLOADED, ErrorCode.SHUTTING_DOWN, ErrorCode.STORAGE_FAILED})
 _encode = msgspec.json.Encoder().encode
 _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
@@ -60,7 +60,7 @@ _COMMANDS: Final[dict[str, type[Command[Any]]]] = {
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    """A command on its way to the leader, who is to decide it within so many seconds."""
+    """A command sent to the leader, which is to decide it within so many seconds."""
 
     kind: str
     command: msgspec.Raw
@@ -69,7 +69,7 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Answered(msgspec.Struct, frozen=True, array_like=True):
-    """The leader's reply, and up to where the log has to be replayed to see it."""
+    """The leader's reply, and the index up to which the log has to be replayed to see it."""
 
     index: int
     reply: msgspec.Raw
@@ -80,16 +80,16 @@ _answered = msgspec.msgpack.Decoder(_Answered)
 
 
 class RaftPlacementService:
-    """The placement service on one node of several; also what Raft applies entries to.
+    """The placement service on one node of several; also the state machine of Raft.
 
-    ``attach`` gives it the driver of this node's member of the group, then it can be used.
+    ``attach`` sets the driver of this node's member of the group, which every call needs.
 
     Args:
-        catalogue: what is known on this node; changed by replay only.
-        clock: the time.
+        catalogue: the catalogue of this node; changed by replay only.
+        clock: the clock.
         on_fatal: the catalogue failed and the node must stop.
-        ask: how another node is asked to decide.
-        on_restored: called when a snapshot of another node took the place of everything known.
+        ask: forwards a command to another node.
+        on_restored: called when a snapshot of another node replaced the catalogue.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RaftPlacementService:
 
     @property
     def next_index(self) -> int:
-        """How far the group's log is replayed here, and one more."""
+        """The next index of the group's log to be replayed here."""
         return self._driver.state.log.applied + 1
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -128,15 +128,15 @@ class RaftPlacementService:
         return self.replay.check(command)
 
     async def submit(self, command: Command[ReplyT]) -> ReplyT:
-        """As ``PlacementService.submit``, on whichever node leads.
+        """As ``PlacementService.submit``, on the current leader.
 
         A command whose outcome is unknown is tried again under the same id, where the cluster's
         feature level allows that, until the time is over.
 
         Raises:
             NotLeader, Unreachable: no leader was found in time; nothing was recorded.
-            Unavailable: it may or may not have been recorded, unless the cause says otherwise:
-                look before asking again.
+            Unavailable: it may or may not have been recorded, unless the cause rules one out:
+                read the state before repeating it.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + SUBMIT_TIMEOUT_S
@@ -148,7 +148,7 @@ class RaftPlacementService:
             try:
                 return await self._try(command, command_id, give_up - loop.time())
             except (NotLeader, Unreachable) as refusal:
-                # Nothing was recorded this time; whoever leads now is soon known here.
+                # Nothing was recorded this time; the current leader is soon known here.
                 last: Unavailable = refusal
             except Unavailable as refusal:
                 if self._decisions.is_closed or refusal.code in _FINAL:
@@ -165,20 +165,20 @@ class RaftPlacementService:
                 await asyncio.sleep(LEADER_PAUSE_S)
 
     async def _try(self, command: Command[ReplyT], command_id: str, timeout_s: float) -> ReplyT:
-        """Have a command decided by whoever leads now."""
+        """Have a command decided by the current leader."""
         state = self._driver.state
         if state.is_leader:
             pending = PendingCommand(command, command_id, self._recorder.term)
             reply: ReplyT = await self._decisions.decided(pending, timeout_s)
             return reply
         if state.lead == NO_NODE:
-            raise NotLeader(NO_NODE, "nobody leads the catalogue's group")
+            raise NotLeader(NO_NODE, "the catalogue's group has no leader")
         if can_be_repeated(self.catalogue, command):
             timeout_s = min(timeout_s, ATTEMPT_TIMEOUT_S)
         return await self._submit_to(state.lead, command, command_id, timeout_s)
 
     async def confirm(self, timeout_s: float) -> None:
-        """As ``PlacementService.confirm``: most voters have heard from the leader."""
+        """As ``PlacementService.confirm``: a majority of voters confirms the leader."""
         await self._driver.read_barrier(timeout_s)
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class RaftPlacementService:
         await self._decisions.close()
 
     async def decide_for(self, data: bytes | memoryview) -> bytes:
-        """Another node asks this one, which it believes to lead.
+        """Decide a command that another node forwarded to this one.
 
         Raises:
             NotLeader: this node does not lead.
@@ -198,19 +198,19 @@ class RaftPlacementService:
         except (*DECODE_ERRORS, KeyError) as error:
             raise Corrupt(f"not a command for the catalogue: {error}") from error
         if self._decisions.is_closed:
-            raise NotLeader(NO_NODE, "the node that led is stopping")
+            raise NotLeader(NO_NODE, "the leader is stopping")
         pending = PendingCommand(command, asked.id, self._recorder.term)
         try:
             reply = await self._decisions.decided(pending, min(asked.within_s, SUBMIT_TIMEOUT_S))
         except Unavailable as error:
             if error.code is not ErrorCode.SHUTTING_DOWN:
                 raise
-            # That this node stops is no outcome for a node that goes on.
-            raise OutcomeUnknown("the node that led stopped while it decided") from error
+            # The stop of this node is no outcome for a node that continues.
+            raise OutcomeUnknown("the leader stopped while it decided") from error
         index = self._driver.state.log.applied
         return msgspec.msgpack.encode(_Answered(index, msgspec.Raw(msgspec.msgpack.encode(reply))))
 
-    # What Raft calls.
+    # Raft callbacks.
 
     def apply(self, index: int, data: bytes) -> None:
         """Facts are committed."""
@@ -224,7 +224,7 @@ class RaftPlacementService:
         return lambda: _encode(state)
 
     def restore(self, state: bytes) -> None:
-        """Another node's state takes the place of this one's."""
+        """Replace this node's state by another node's."""
         self.catalogue.become(read_state(state, "the catalogue") if state else CatalogueState())
         self._on_restored()
 
@@ -260,7 +260,7 @@ class RaftPlacementService:
 
 
 class _RaftRecorder:
-    """Facts in the log of a Raft group, which sees to its snapshots."""
+    """Facts in the log of a Raft group, which takes its own snapshots."""
 
     def __init__(self) -> None:
         self._driver: RaftDriver
@@ -276,17 +276,17 @@ class _RaftRecorder:
         return self._driver.state.led_term
 
     async def is_settled(self) -> bool:
-        """Whether this node leads and knows the outcome of all that it has ever proposed.
+        """Whether this node leads and knows the outcome of all its proposals.
 
-        An entry that was not committed in time may still be: to decide on a state without it would
-        be to decide on a state that may never have been.
+        An entry that was not committed in time may still be: a decision without it would
+        be based on a state that may never have existed.
         """
         await self._lead()
         log = self._driver.state.log
         return log.applied == log.last_index
 
     async def _lead(self) -> None:
-        """Make sure that this node decides on everything that was decided before its term."""
+        """Ensure that this node decides on everything that was decided before its term."""
         state = self._driver.state
         term = state.led_term
         if term is None:
@@ -300,7 +300,7 @@ class _RaftRecorder:
     async def confirm_decided(self) -> None:
         """A leader that was replaced without noticing must not refuse.
 
-        What it decided on is not what others may have been told since. Facts need no such
+        Its state may be behind what others have acknowledged since. Facts need no such
         confirmation: they are committed in the term in which they were decided, or not at all.
         """
         state = self._driver.state
@@ -315,9 +315,9 @@ class _RaftRecorder:
             raise NotLeader(state.lead, "leadership has changed; nothing was recorded")
 
     async def record(self, facts: Sequence[AnyFact]) -> None:
-        """The group agrees; by then ``apply`` has taken the facts in here."""
+        """Propose the facts; when this returns, ``apply`` has replayed them here."""
         data = b"\n".join(_encode(fact) for fact in facts)
         await self._driver.propose(data, term=self._led_term)
 
     async def snapshot_if_due(self) -> None:
-        """Raft takes them."""
+        """Nothing to do: Raft takes its own snapshots."""

@@ -1,8 +1,8 @@
-"""The placement service: look-ups go to its catalogue, changes are submitted as commands.
+"""The placement service: look-ups use its catalogue, changes are submitted as commands.
 
-How commands become facts is told in ``decision_driver``. On a node of its own facts become durable
-in a journal, which is all that is here; where several nodes keep the catalogue a Raft group takes
-its place (``raft_service``). A journal that fails ends the node.
+``decision_driver`` turns commands into facts. On a single node facts become durable
+in a journal, which is all that is here; in a cluster a Raft group replaces
+it (``raft_service``). A journal that fails stops the node.
 """
 
 import logging
@@ -28,35 +28,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PlacementService(Protocol):
-    """The catalogue as the rest of a node sees it."""
+    """The catalogue as the rest of a node uses it."""
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is durable and known on this node."""
+        """The durable state that this node knows."""
         ...
 
     @property
     def replay(self) -> CatalogueReplay:
-        """What durable facts are replayed into, and who listens to them."""
+        """Replays durable facts, and has their listeners."""
         ...
 
     @property
     def next_index(self) -> int:
-        """How many appends there ever were, and one more."""
+        """The number of the next append."""
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` with every fact once it is durable and replayed; how to stop that."""
+        """Call ``listener`` with every fact once it is durable and replayed; how to cancel that."""
         ...
 
     def check(self, command: Command[ReplyT]) -> ReplyT:
-        """What ``submit`` would answer now, without doing it. Raises the same refusals."""
+        """The reply of ``submit`` if it were decided now; changes nothing. Raises its refusals."""
         ...
 
     async def submit(self, command: Command[ReplyT]) -> ReplyT:
-        """Decide a command; the reply, once its facts are durable and every listener knows them.
+        """Decide a command; the reply, once its facts are durable and every listener has them.
 
-        A caller that gives up waiting does not take the command back.
+        A caller that gives up waiting does not withdraw the command.
         """
         ...
 
@@ -64,7 +64,7 @@ class PlacementService(Protocol):
         """Return once it is certain that this node knows all that was decided.
 
         Raises:
-            Unavailable: nobody confirmed that in time.
+            Unavailable: no majority confirmed that in time.
         """
         ...
 
@@ -78,12 +78,12 @@ class Journal(Protocol):
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether a snapshot is worth its while."""
+        """Whether a snapshot is due."""
         ...
 
     @property
     def next_index(self) -> int:
-        """The number of the append that comes next; it only grows, over restarts too."""
+        """The number of the next append; it only grows, over restarts too."""
         ...
 
     async def append(self, entries: Sequence[bytes]) -> None:
@@ -91,11 +91,11 @@ class Journal(Protocol):
         ...
 
     async def snapshot(self, state: bytes) -> None:
-        """Let ``state`` stand for everything appended so far."""
+        """Replace everything appended so far by ``state``."""
         ...
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         ...
 
 
@@ -115,7 +115,7 @@ def replayed(stored: StoredJournal, subject: str) -> Catalogue:
 
 
 class LonePlacementService:
-    """The placement service of a node that keeps the catalogue alone, in its journal."""
+    """The placement service of a single node, with its catalogue in its journal."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class LonePlacementService:
 
     @property
     def next_index(self) -> int:
-        """How many appends there ever were, and one more."""
+        """The number of the next append."""
         return self._journal.next_index
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -149,7 +149,7 @@ class LonePlacementService:
         return reply
 
     async def confirm(self, timeout_s: float) -> None:
-        """A catalogue of its own this node always decides on."""
+        """Nothing to do: a single node always decides on its current state."""
 
     async def close(self) -> None:
         """Finish what was submitted, then refuse."""
@@ -167,19 +167,19 @@ class _JournalRecorder:
         self._replay = replay
 
     async def is_settled(self) -> bool:
-        """Nothing is left open by an append."""
+        """True: an append never has an unknown outcome."""
         return True
 
     async def confirm_decided(self) -> None:
-        """Nobody else decides."""
+        """Nothing to do: no other node decides."""
 
     async def record(self, facts: Sequence[AnyFact]) -> None:
-        """Make facts durable and take them in."""
+        """Make facts durable and replay them."""
         await self._journal.append([_encode(fact) for fact in facts])
         for fact in facts:
             self._replay.take(fact)
 
     async def snapshot_if_due(self) -> None:
-        """Keep the journal short."""
+        """Take a snapshot when the journal is long."""
         if self._journal.snapshot_due:
             await self._journal.snapshot(_encode(self._replay.catalogue.state()))

@@ -1,10 +1,10 @@
 """From a data folder to a running catalogue: the steps of a start, in order.
 
-1. Read snapshot and journal. Damage stops the start, unless a rebuild was asked for.
-2. Whose folder is it (``node.json``)?
+1. Read snapshot and journal. Damage stops the start, unless a rebuild was requested.
+2. Check the owner of the folder (``node.json``).
 3. Nothing was ever recorded, but there are records or an export: the catalogue was lost. A cluster
-   of one rebuilds it from the folders and the last export, and says what it assumed.
-4. The cluster has its name, the node a new incarnation.
+   of one rebuilds it from the folders and the last export, and logs what it assumed.
+4. Register the name of the cluster and a new incarnation of the node.
 """
 
 import logging
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Placement(NamedTuple):
-    """A running catalogue and what belongs to it."""
+    """A running catalogue with its journal and export."""
 
     service: PlacementService
     export: MetadataExport
@@ -46,20 +46,20 @@ class Placement(NamedTuple):
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is known and durable."""
+        """The durable state that this node knows."""
         return self.service.catalogue
 
     async def close(self) -> None:
-        """Finish what was submitted, write the export, let go of the files."""
+        """Finish what was submitted, write the export, close the files."""
         await self.service.close()
         await self.export.close()
 
 
 class StartupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a start needs to know.
+    """Inputs of a start.
 
-    ``directory`` tells this disk from any other; ``scan`` lists the range folders of this node;
-    ``rebuild`` sets whatever catalogue there is aside and rebuilds it from them.
+    ``directory`` identifies this disk; ``scan`` lists the range folders of this node;
+    ``rebuild`` sets the existing catalogue aside and rebuilds it from them.
     """
 
     data: Path
@@ -76,7 +76,7 @@ async def open_placement(
     """Open the catalogue of a data folder and register the node under a new incarnation.
 
     Raises:
-        Corrupt: the catalogue is damaged; the message says what helps.
+        Corrupt: the catalogue is damaged; the message contains a remedy.
         InvalidRequest: the folder belongs to another node or cluster.
     """
     folder = start.data / "catalogue"
@@ -108,8 +108,8 @@ async def open_placement(
 def identity_of(
     start: StartupOptions, catalogue: Catalogue, exported: Exported | None, now_ms: int
 ) -> NodeIdentity:
-    """Whose folder it is; a new one gets its name now."""
-    # A lost node.json takes its cluster from what else is in the folder.
+    """The identity of the folder; a new one is given its name now."""
+    # A lost node.json takes its cluster from the other files of the folder.
     name = start.cluster_id or None
     if name is None and not (start.data / IDENTITY_NAME).exists():
         name = catalogue.cluster_id or (exported.cluster_id if exported else None) or None

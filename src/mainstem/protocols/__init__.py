@@ -1,1 +1,1 @@
-"""One folder per wire protocol; they use the broker API and nothing behind it."""
+"""One folder per wire protocol; they use the broker API only."""

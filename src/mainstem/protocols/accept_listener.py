@@ -1,12 +1,12 @@
-"""Accepting connections: first admitted, then made, then encrypted.
+"""Accepts connections: admission first, then the transport, then the TLS handshake.
 
-An event loop's own server makes a transport for everybody, and one with a TLS context shakes hands
-with everybody, before anyone is asked: connections beyond a limit would still cost a handshake
-each, and those that never finish one would be counted nowhere. So connections are accepted here,
-admitted or closed, and only then given to the event loop; or they are passed on to the node that
-serves them, and shake hands with that one.
+An event loop's own server makes a transport, and with TLS a handshake, for every connection before
+the application can refuse it: connections beyond a limit would still cost a handshake, and those
+that never finish it would not be counted. So connections are accepted here, admitted or closed, and
+only then given to the event loop; or they are relayed to the node that serves them, which then does
+the handshake.
 
-A connection counts for as long as its descriptor is open, whatever becomes of its protocol.
+A connection counts for as long as its descriptor is open, whatever the state of its protocol.
 """
 
 import asyncio
@@ -42,21 +42,21 @@ Make = Callable[[ConnectionSlot], asyncio.BaseProtocol]
 
 
 class TlsListenerOptions(Struct, frozen=True):
-    """How a listener shakes hands."""
+    """TLS context and handshake timeout of a listener."""
 
     context: ssl.SSLContext
     handshake_timeout_s: float
 
 
 class ListenerAdmission:
-    """Admits the connections of one listener, or says why not.
+    """Admits or refuses the connections of one listener.
 
     Args:
-        protocol: what the listener speaks.
+        protocol: the name of the protocol.
         admission: the descriptors that all listeners share.
-        connections_max: how many connections this one serves at once.
-        descriptors: how many each of them takes.
-        metrics: counts them.
+        connections_max: how many connections this listener serves at once.
+        descriptors: how many each connection takes.
+        metrics: counts the connections.
         refuses: whether an address connects too often.
     """
 
@@ -76,14 +76,14 @@ class ListenerAdmission:
         self._admission = admission
         self._metrics = metrics
         self._refuses = refuses
-        self._arrivals = PendingLogins(admission.before_login_max)
+        self._pending_logins = PendingLogins(admission.before_login_max)
         self._count = 0
         self._unreported: Counter[ConnectionRejection] = Counter()
         self._is_reporting = False
         metrics.connections.setdefault(protocol, 0)
 
     def admit(self, address: str) -> ConnectionSlot | ConnectionRejection:
-        """The place of a new connection, or why there is none."""
+        """The slot of a new connection, or why it is refused."""
         reason = self._reason_against(address)
         if reason is not None:
             self.refused(reason)
@@ -93,13 +93,13 @@ class ListenerAdmission:
         self._metrics.connections_active += 1
         self._metrics.connections[self.protocol] += 1
         place = ConnectionSlot(address, self._left)
-        self._arrivals.add(place)
+        self._pending_logins.add(place)
         return place
 
     def _reason_against(self, address: str) -> ConnectionRejection | None:
         if self._count >= self.connections_max:
             return ConnectionRejection.LISTENER
-        if self._arrivals.is_crowded(address):
+        if self._pending_logins.is_crowded(address):
             return ConnectionRejection.ADDRESS
         if self._refuses is not None and self._refuses(address):
             return ConnectionRejection.RATE
@@ -112,10 +112,10 @@ class ListenerAdmission:
         self._metrics.connections_active -= 1
         self._metrics.connections[self.protocol] -= 1
         self._admission.give_back(self.protocol, self.descriptors)
-        self._arrivals.discard(place)
+        self._pending_logins.discard(place)
 
     def refused(self, reason: ConnectionRejection) -> None:
-        """Count a connection that was refused, and log the first one and then a sum."""
+        """Count a refused connection; log the first one, then totals."""
         self._metrics.connections_rejected += 1
         self._metrics.connections_refused[self.protocol, reason.value] += 1
         self._unreported[reason] += 1
@@ -132,7 +132,7 @@ class ListenerAdmission:
 
 
 class _CountedSocket(socket.socket):
-    """A socket that holds a place until it is closed.
+    """A socket that holds a slot until it is closed.
 
     An event loop takes the descriptor over by ``detach`` and closes it at once, or calls ``close``.
     """
@@ -154,10 +154,10 @@ class Acceptor:
 
     Args:
         admission_control: admits or refuses.
-        make: makes the protocol of an admitted connection.
-        tls: how to encrypt; None: not at all.
-        relays: for clients that another node serves.
-        refusal: what a refused client is sent before its connection is closed; not over TLS.
+        make: creates the protocol of an admitted connection.
+        tls: TLS options; None: no encryption.
+        relays: relays clients that another node serves.
+        refusal: bytes sent to a refused client before its connection is closed; not over TLS.
     """
 
     def __init__(
@@ -177,15 +177,15 @@ class Acceptor:
         self._making: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
-        """Accept connections; the port, which the system chooses where 0 was asked for.
+        """Accept connections and return the port; with port 0 the system chooses one.
 
         Args:
-            host: where.
-            port: where.
+            host: the address to listen on.
+            port: the port to listen on.
             shared: other processes listen there as well.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -204,7 +204,7 @@ class Acceptor:
         return int(self._sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more; handshakes under way are broken off."""
+        """Stop accepting; handshakes in progress are aborted."""
         for listening in self._sockets:
             if listening.fileno() >= 0:
                 asyncio.get_running_loop().remove_reader(listening.fileno())
@@ -235,12 +235,12 @@ class Acceptor:
 
     def _refuse(self, caller: socket.socket, reason: ConnectionRejection) -> None:
         if self._refusal is not None and self._tls is None:
-            with contextlib.suppress(OSError):  # a client that is gone is refused all the same
+            with contextlib.suppress(OSError):  # the client may have disconnected
                 caller.send(self._refusal(reason))
         caller.close()
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """No descriptor, or no memory for sockets: trying on would only keep the loop busy."""
+        """Stop accepting for a while: without descriptors or memory, retries keep the loop busy."""
         self._admission_control.refused(ConnectionRejection.ACCEPT)
         log.warning("connections cannot be accepted: %s; next attempt in %.0f s", error, PAUSE_S)
         loop = asyncio.get_running_loop()
@@ -258,8 +258,8 @@ class Acceptor:
         loop, relays, place = asyncio.get_running_loop(), self._relays, caller.place
         tls = self._tls
         try:
-            # From here on the socket is the loop's, to be closed by it alone: closed twice, its
-            # number may by then be that of another connection.
+            # From here on only the event loop closes the socket: after a second close, the
+            # descriptor number could already belong to another connection.
             if relays is not None and relays.is_on_other_node():
                 own = None if tls is not None else lambda: self._make(place)
                 await loop.connect_accepted_socket(lambda: relays.make(own), caller)

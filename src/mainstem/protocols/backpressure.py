@@ -1,6 +1,6 @@
-"""When nothing more is read of a client: too much is unanswered, or a quota is used up.
+"""Pauses reading from a client: too many requests are unanswered, or a quota is exceeded.
 
-Pure. Reading goes on when the last reason is gone; no reason ends another one's wait.
+Pure. Reading resumes when no reason is left; reasons are independent of each other.
 """
 
 from mainstem.protocols.runner import Runner
@@ -8,7 +8,7 @@ from mainstem.protocols.session import Sender
 
 
 class Backpressure:
-    """Pauses reading from one connection for as long as there is a reason to."""
+    """Pauses reading from one connection while at least one reason is set."""
 
     def __init__(self, sender: Sender, runner: Runner) -> None:
         self._sender = sender
@@ -18,11 +18,11 @@ class Backpressure:
 
     @property
     def is_on(self) -> bool:
-        """Whether nothing is read."""
+        """Whether reading is paused."""
         return bool(self._reasons) or self._waits > 0
 
     def put(self, reason: str, *, is_on: bool) -> None:
-        """There is a reason to read nothing, or there is none any more."""
+        """Set or clear a reason to pause reading."""
         if is_on == (reason in self._reasons):
             return
         if is_on:
@@ -32,7 +32,7 @@ class Backpressure:
         self._apply()
 
     def hold(self, wait_ms: int) -> None:
-        """A quota is used up for so long."""
+        """Pause reading for a time: a quota is exceeded."""
         self._waits += 1
         self._apply()
         self._runner.later(wait_ms, self._waited)

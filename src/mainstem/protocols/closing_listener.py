@@ -1,8 +1,8 @@
-"""How a connection is closed: at once, or so that its peer reads the last answer first.
+"""Closes a connection, at once or so that its peer can read the last response first.
 
 A socket that is closed with unread input resets the connection, and a peer that is still sending
 then never reads what it was sent last. So the sending side is shut down first, what still arrives
-is read and thrown away, and the socket is closed once the peer has closed its side, or a limit is
+is read and discarded, and the socket is closed once the peer has closed its side, or a limit is
 reached.
 """
 
@@ -15,7 +15,7 @@ from mainstem.model.limits import CLOSE_DRAIN_BYTES_MAX
 
 
 class ConnectionCloser:
-    """Closes connections, at once or after their last answer is sent."""
+    """Closes a connection, at once or after its last response is sent."""
 
     __slots__ = ("_bytes_left", "_timer")
 
@@ -25,32 +25,32 @@ class ConnectionCloser:
 
     @property
     def is_draining(self) -> bool:
-        """Whether input is read and thrown away until the peer closes its side."""
+        """Whether input is read and discarded until the peer closes its side."""
         return self._timer is not None
 
     def drain(self, transport: asyncio.Transport, drain_ms: int, abort: Callable[[], None]) -> None:
-        """Read what still arrives, for so long at most."""
+        """Discard input for at most ``drain_ms``, then abort."""
         self._timer = asyncio.get_running_loop().call_later(drain_ms / 1000, abort)
         if not transport.is_reading():
             transport.resume_reading()
 
     def discard(self, nbytes: int) -> bool:
-        """Bytes arrived that nobody wants; False where there were too many of them."""
+        """Count discarded bytes; False if there were too many."""
         self._bytes_left -= nbytes
         return self._bytes_left >= 0
 
     def all_sent(self, transport: asyncio.Transport, own: socket.socket | None) -> None:
-        """Nothing is left to send: close, or shut the sending side down."""
+        """Close, or shut down the sending side: nothing is left to send."""
         if self._timer is None:
             transport.close()
         elif own is not None:
-            with contextlib.suppress(OSError):  # the peer was quicker
+            with contextlib.suppress(OSError):  # the peer has already closed
                 own.shutdown(socket.SHUT_WR)
         elif transport.can_write_eof():
-            # TLS cannot: there the peer closes first, or the time is over.
+            # TLS cannot half-close: the peer closes, or the time runs out.
             transport.write_eof()
 
     def over(self) -> None:
-        """The connection is gone."""
+        """Cancel the timer: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,9 +1,9 @@
-"""Which new connections a node takes, so that its descriptors are never used up.
+"""Admission of new connections, so that a node never runs out of descriptors.
 
-Files of the log and connections of other nodes have descriptors of their own. The rest is for
-clients: half of it is divided equally among the protocols and kept for each of them, the other half
-goes to whoever asks first. So one protocol cannot leave another without connections. Before it has
-logged in, one address may hold only a small part of a protocol's connections.
+Files of the log and connections of other nodes have reserved descriptors. The rest is for clients:
+half of it is divided equally among the protocols and reserved for each of them, the other half is
+first come, first served. So one protocol cannot use up the connections of another. The connections
+of one address that have not logged in may take only a small part of a protocol's connections.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from mainstem.model.limits import BEFORE_LOGIN_PER_ADDRESS_MIN, CONNECTIONS_MAX
 
 PROTOCOLS: Final = ("amqp", "http", "kafka", "mqtt", "native", "relay")
 DESCRIPTORS_UNLIMITED: Final = 100 * CONNECTIONS_MAX
-# What one address may hold before it has logged in, as a part of all descriptors for clients.
+# What one address may hold before login, as a fraction of all descriptors for clients.
 BEFORE_LOGIN_PART: Final = 8
 
 Leave = Callable[["ConnectionSlot"], None]
@@ -36,7 +36,7 @@ class AuthenticatingSession(Protocol):
 
     @property
     def is_in(self) -> bool:
-        """Whether the client has logged in or, where nobody has to, has asked for something."""
+        """Whether the client has logged in or, if no login is required, has sent a request."""
         ...
 
 
@@ -56,7 +56,7 @@ class ConnectionSlot:
         return self.session is not None and self.session.is_in
 
     def leave(self) -> None:
-        """The connection is closed; more than once does no harm."""
+        """Release the descriptors; idempotent."""
         leave, self._leave = self._leave, None
         if leave is not None:
             leave(self)
@@ -83,7 +83,7 @@ class ConnectionAdmission:
 
     @property
     def is_near_limit(self) -> bool:
-        """Whether less than a tenth of what all protocols share is left."""
+        """Whether less than a tenth of the shared descriptors is left."""
         return self._shared_held() > 0.9 * self._shared
 
     def take(self, protocol: str, count: int = 1) -> bool:
@@ -96,9 +96,9 @@ class ConnectionAdmission:
         return True
 
     def give_back(self, protocol: str, count: int = 1) -> None:
-        """A connection is closed."""
+        """Release the descriptors of a closed connection."""
         self._held[protocol] -= count
-        assert self._held[protocol] >= 0, "descriptors that were not taken"
+        assert self._held[protocol] >= 0, "only taken descriptors are given back"
 
     def _shared_held(self) -> int:
         return sum(max(0, held - self._kept) for held in self._held.values())
@@ -112,17 +112,17 @@ class PendingLogins:
         self._by_address: dict[str, set[ConnectionSlot]] = {}
 
     def is_crowded(self, address: str) -> bool:
-        """Whether an address has as many as it may have."""
+        """Whether an address has reached its limit."""
         places = self._by_address.get(address)
         if places is None or len(places) < self._per_address_max:
             return False
-        # Nobody reports a login: those who are in are found when it matters.
+        # Sessions do not report a login: logged-in ones are removed here, at the limit.
         waiting = {place for place in places if not place.is_in}
         self._by_address[address] = waiting
         return len(waiting) >= self._per_address_max
 
     def add(self, place: ConnectionSlot) -> None:
-        """A connection was accepted."""
+        """Add an accepted connection."""
         self._by_address.setdefault(place.address, set()).add(place)
 
     def discard(self, place: ConnectionSlot) -> None:

@@ -1,7 +1,7 @@
-"""One budget of memory for all that clients have sent and that waits to be served.
+"""One memory budget for everything that clients have sent and that is not served yet.
 
-Unfinished frames, frames behind a request that is still being served, and unfinished messages of
-all listeners share it. A connection that would need more is closed.
+Incomplete frames, frames behind a request that is still being served, and incomplete messages of
+all listeners share it. A connection that would exceed it is closed.
 """
 
 from mainstem.model.limits import LARGE_FRAMES_BYTES_MAX
@@ -9,7 +9,7 @@ from mainstem.telemetry.metrics import Metrics
 
 
 class FrameMemory:
-    """Counts received bytes that are kept, in a gauge of the node's metrics."""
+    """Counts received bytes that are held, in a gauge of the node's metrics."""
 
     __slots__ = ("_metrics", "limit_bytes")
 
@@ -21,16 +21,16 @@ class FrameMemory:
 
     @property
     def used_bytes(self) -> int:
-        """What is kept now."""
+        """The bytes held now."""
         return self._metrics.frame_bytes_held
 
     @property
     def is_near_limit(self) -> bool:
-        """Whether less than a tenth is left."""
+        """Whether less than a tenth of the budget is left."""
         return self._metrics.frame_bytes_held > 0.9 * self.limit_bytes
 
     def take(self, size: int) -> bool:
-        """Keep so many bytes more; False, and counted, if that would be too much."""
+        """Reserve ``size`` bytes; False, and counted as a refusal, if that exceeds the limit."""
         metrics = self._metrics
         if metrics.frame_bytes_held + size > self.limit_bytes:
             metrics.frame_memory_refusals += 1
@@ -39,7 +39,7 @@ class FrameMemory:
         return True
 
     def add(self, size: int) -> bool:
-        """Count bytes that are kept already; False, and counted, if that is too much."""
+        """Count bytes already held; False, and counted as a refusal, if that exceeds the limit."""
         metrics = self._metrics
         metrics.frame_bytes_held += size
         if metrics.frame_bytes_held <= self.limit_bytes:
@@ -48,5 +48,5 @@ class FrameMemory:
         return False
 
     def give_back(self, size: int) -> None:
-        """So many bytes are not kept any more."""
+        """Release ``size`` bytes."""
         self._metrics.frame_bytes_held -= size

@@ -1,12 +1,12 @@
 """Accepting connections and moving their bytes; shared by all TCP protocols.
 
 Reading: all connections share one receive buffer, because one thread reads them one after the other
-and a session consumes whole frames at once. Only a connection with an unfinished frame holds a
-buffer of its own, which grows as bytes arrive, never on the word of a length prefix.
+and a session consumes whole frames at once. Only a connection with an incomplete frame has its own
+buffer, which grows as bytes arrive, never by what a length prefix announces.
 
 Writing: plain sockets are written directly, so that file slices can follow by ``sendfile``; what
-the socket does not take waits in a bounded outbox. TLS goes through the transport, which is given
-as much as it holds well; slices of files are read only then.
+the socket does not accept waits in a bounded outbox. TLS goes through the transport, which is given
+only as much as it can buffer; file slices are read at that point.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ POOLED_BUFFER_BYTES_MAX = 4 * MIB
 
 
 class Buffers:
-    """The shared receive buffer and a few kept ones; those in use count as frame memory."""
+    """The shared receive buffer and a small pool; buffers in use count as frame memory."""
 
     def __init__(self, memory: FrameMemory) -> None:
         self.shared = bytearray(SHARED_BUFFER_BYTES)
@@ -64,7 +64,7 @@ class Buffers:
         return bytearray(size) if self._memory.take(size) else None
 
     def give_back(self, buf: bytearray) -> None:
-        """Return a buffer that nobody looks at any more."""
+        """Return a buffer that is no longer used."""
         self._memory.give_back(len(buf))
         is_usual = FIRST_OWN_BUFFER_BYTES <= len(buf) <= POOLED_BUFFER_BYTES_MAX
         if is_usual and len(self._kept) < POOLED_BUFFERS_MAX:
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._socket: socket.socket | None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket up and make the session."""
+        """Configure the socket and create the session."""
         self._transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         self.tls_object = transport.get_extra_info("ssl_object")
@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.joined(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free what the connection held."""
+        """Release the buffers, the outbox and the session."""
         self._closing = True
         self._ending.over()
         if self._socket is not None:
@@ -144,13 +144,13 @@ class Connection(asyncio.BufferedProtocol):
     # Reading
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         if self._own_view is None:
             return self._buffers.shared_view
         return self._own_view[self._until :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Feed what has arrived to the session; keep an unfinished frame for later."""
+        """Pass received bytes to the session; keep an incomplete frame."""
         self.active_at = self._listener.tick
         if self._closing:
             self._release_own()
@@ -178,12 +178,12 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(buf, view, start, until)
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, until: int) -> None:
-        """Hold on to an unfinished frame in a buffer that can take some more of it."""
+        """Keep an incomplete frame in a buffer with space for more of it."""
         have = until - start
         if buf is self._own and len(buf) - start >= self._need:
             self._start = start
             return
-        # Whoever has not logged in gets no more than it has sent makes necessary.
+        # Before login the buffer grows only with the bytes received.
         first = FIRST_OWN_BUFFER_BYTES if self.session.is_in else BEFORE_LOGIN_BUFFER_BYTES
         size = min(self._need, max(first, 2 * have))
         if buf is self._own and len(buf) >= size:
@@ -209,19 +209,19 @@ class Connection(asyncio.BufferedProtocol):
     # Writing
 
     def send(self, chunks: Sequence[Sized]) -> None:
-        """Send these in order; what the socket does not take now waits."""
+        """Send these in order; what the socket does not accept now is queued."""
         if self._closing and not self._outbox:
             return
         try:
             self._outbox.put(chunks, files=True)
         except (OSError, MainstemError) as error:
-            # The disk does not give back what was promised: whether the node may go on is decided
-            # where it writes. This peer cannot be told any more, as part of an answer is missing.
+            # A file slice cannot be read; the write path decides whether the node can continue.
+            # Part of the response is missing, so no error can be sent to this peer.
             log.warning("connection %s:%d closed: %s", *self.peer, error)
             self.abort()
             return
         if self._blocked:
-            # Nothing else would notice: a peer that reads nothing never makes the socket writable.
+            # Checked here: a peer that reads nothing never makes the socket writable.
             self._watch_outbox()
         elif self._socket is None:
             self._pump_tls()
@@ -230,11 +230,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits for the peer to take it; what the system has taken does not count."""
+        """Bytes in the outbox; bytes in the socket buffer do not count."""
         return self._outbox.size_bytes
 
     def _pump_tls(self) -> None:
-        """Hand over until the outbox is empty or the transport has enough, which it says itself."""
+        """Write until the outbox is empty or the transport calls ``pause_writing``."""
         outbox = self._outbox
         try:
             while not self._blocked and (piece := outbox.next()) is not None:
@@ -286,29 +286,29 @@ class Connection(asyncio.BufferedProtocol):
             self.active_at = self._listener.tick
 
     def _watch_outbox(self) -> None:
-        """A peer that does not take its answers gets no more questions read."""
+        """Pause reading from a peer that does not read its responses."""
         full = self._outbox.size_bytes > CONNECTION_WRITE_BYTES_HIGH
         if full != self._paused_by_outbox:
             self._paused_by_outbox = full
             self._apply_pause()
 
     def pause_writing(self) -> None:
-        """The TLS transport has enough."""
+        """Stop writing: the buffer of the TLS transport is full."""
         self._blocked = True
 
     def resume_writing(self) -> None:
-        """The TLS transport takes more."""
+        """Continue writing: the TLS transport has space again."""
         self._blocked = False
         self.active_at = self._listener.tick
         self._pump_tls()
 
     def pause(self) -> None:
-        """The session has enough unanswered requests."""
+        """Pause reading: the session has too many unanswered requests."""
         self._paused_by_session = True
         self._apply_pause()
 
     def resume(self) -> None:
-        """The session takes requests again."""
+        """Resume reading: the session accepts requests again."""
         self._paused_by_session = False
         self._apply_pause()
 
@@ -332,14 +332,14 @@ class Connection(asyncio.BufferedProtocol):
             self._ending.all_sent(self._transport, self._socket)
 
     def abort(self) -> None:
-        """Close at once; nothing more is sent."""
+        """Close at once; unsent data is dropped."""
         self._closing = True
         self._outbox.clear()
         self._transport.abort()
 
 
 def _next_bytes(piece: memoryview | FilePiece) -> bytes | memoryview:
-    """As much of a piece as TLS is given at once."""
+    """As much of a piece as is passed to TLS at once."""
     if not isinstance(piece, FilePiece):
         return piece[:TLS_WRITE_BYTES]
     data = os.pread(piece.fd, min(TLS_WRITE_BYTES, piece.remaining), piece.position)
@@ -349,7 +349,7 @@ def _next_bytes(piece: memoryview | FilePiece) -> bytes | memoryview:
 
 
 class Listener:
-    """One listening port: who is connected, how many may be."""
+    """One listening port: its connections and their limits."""
 
     def __init__(
         self,
@@ -362,12 +362,12 @@ class Listener:
         idle_ms: int,
     ) -> None:
         self.name = name
-        self.refuses: Callable[[str], bool] | None = None  # an address that comes too often
-        self.login_timeout_ms: int | None = None  # who is not in by then is disconnected
+        self.refuses: Callable[[str], bool] | None = None  # whether an address connects too often
+        self.login_timeout_ms: int | None = None  # until the login must be complete
         self.admission = ConnectionAdmission()  # of descriptors; all listeners of a node share one
         self.admission_control: ListenerAdmission
         self.relays: Relays | None = None  # for clients that another node serves
-        # Files are sent past the transport, which takes a second descriptor for each connection.
+        # Sending files bypasses the transport and takes a second descriptor per connection.
         self.sends_files = True
         self.buffers = buffers
         self.metrics = metrics
@@ -378,10 +378,10 @@ class Listener:
         self._empty: asyncio.Event | None = None
         self._idle_ticks_max = max(1, idle_ms // TICK_MS)
         self._ticking: asyncio.TimerHandle | None = None
-        self.tick = 0  # a clock that costs a connection nothing to read
+        self.tick = 0  # a coarse clock that is cheap to read
 
     async def start(self, host: str, port: int, tls: TlsListenerOptions | None = None) -> int:
-        """Listen; the port, which the system chooses where 0 was asked for."""
+        """Listen and return the port; with port 0 the system chooses one."""
         loop = asyncio.get_running_loop()
         self.admission_control = ListenerAdmission(
             self.name,
@@ -400,7 +400,7 @@ class Listener:
         return await self._server.listen(host, port)
 
     def _ticked(self) -> None:
-        """Close connections on which nothing has moved for too long: half open, or forgotten."""
+        """Close connections that were idle for too long: half open or abandoned."""
         self.tick += 1
         oldest = self.tick - self._idle_ticks_max
         for connection in [each for each in self._connections if each.active_at < oldest]:
@@ -410,7 +410,7 @@ class Listener:
         self._ticking = loop.call_later(TICK_MS / 1000, self._ticked)
 
     def joined(self, connection: Connection) -> None:
-        """A connection has its session."""
+        """Register a connection that has a session."""
         self._connections.add(connection)
         if self.login_timeout_ms is not None:
             delay_s = self.login_timeout_ms / 1000
@@ -418,11 +418,11 @@ class Listener:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Everybody who is connected."""
+        """All open connections."""
         return tuple(self._connections)
 
     def gone(self, connection: Connection) -> bool:
-        """Forget a connection; whether it had a session."""
+        """Remove a closed connection; whether it had a session."""
         if connection in self._connections:
             self._connections.remove(connection)
             if self._empty is not None and not self._connections:
@@ -431,14 +431,14 @@ class Listener:
         return False
 
     async def stop(self) -> None:
-        """Accept no more; those connected go on."""
+        """Stop accepting; open connections continue."""
         if self._ticking is not None:
             self._ticking.cancel()
         if self._server is not None:
             self._server.close()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let unfinished answers go out, then close every connection."""
+        """Wait until queued responses are sent, then close every connection."""
         if self._connections:
             self._empty = asyncio.Event()
             for connection in list(self._connections):
@@ -450,7 +450,7 @@ class Listener:
 
 
 def _abort_unless_in(connection: Connection) -> None:
-    """End a connection whose client took too long to log in."""
+    """Close a connection whose client has not logged in in time."""
     if not connection.session.is_in:
         connection.abort()
 
@@ -460,7 +460,7 @@ def _address(name: Any) -> tuple[str, int]:
 
 
 def _own_socket(transport: asyncio.BaseTransport) -> socket.socket | None:
-    """A second handle of the connection's socket, for writing past the transport."""
+    """A duplicate of the connection's socket, for writing without the transport."""
     found = transport.get_extra_info("socket")
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""What a listener asks of its clients, and what is known of one before it says a word.
+"""Authentication policy of a listener, and what is known of a connection before its first frame.
 
-Protocols whose clients log in step by step, by the name of a mechanism, share it.
+Shared by the protocols with SASL logins (AMQP, native).
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ EXTERNAL: Final = "EXTERNAL"
 
 
 class IncomingConnection(Struct, frozen=True, kw_only=True):
-    """A new connection: where from, by which certificate, and how it may log in."""
+    """A new connection: its address, its certificate, and the SASL mechanisms it may use."""
 
     address: str
     port: int
@@ -26,11 +26,11 @@ class IncomingConnection(Struct, frozen=True, kw_only=True):
 
 
 class ListenerPolicy(Struct, frozen=True, kw_only=True):
-    """One listener's rules.
+    """Authentication policy of one listener.
 
-    ``login``: clients have to show who they are, by one of ``mechanisms`` or by a certificate to
-    which ``names`` gives a user. ``trusted`` lets those who are not asked do everything: the
-    listener belongs to the operator. ``unasked``: what is offered where nobody logs in.
+    ``login``: clients must authenticate, by one of ``mechanisms`` or by a certificate that
+    ``names`` maps to a user. ``trusted``: clients without a login have all rights, on a
+    loopback listener that trusts its machine. ``unasked``: mechanisms offered without ``login``.
     """
 
     security: Security
@@ -47,7 +47,7 @@ class ListenerPolicy(Struct, frozen=True, kw_only=True):
         return self.security.quotas.connection_refused(address, self.connections_per_minute)
 
     def arrival(self, address: str, port: int, tls: Any) -> IncomingConnection:
-        """Take a new connection in; ``tls`` is its TLS object, if there is one."""
+        """Describe a new connection; ``tls`` is its TLS object, if any."""
         if not self.login:
             return IncomingConnection(
                 address=address, port=port, asks=False, mechanisms=self.unasked
@@ -58,7 +58,7 @@ class ListenerPolicy(Struct, frozen=True, kw_only=True):
             address=address, port=port, asks=True, mechanisms=offered, certificate=certificate
         )
 
-    def rights(self, identity: Identity, arrival: IncomingConnection) -> Rights:
-        """What a client may do once it is in."""
-        trusted = self.trusted and not arrival.asks
-        return self.security.rights(identity, arrival.address, trusted=trusted)
+    def rights(self, identity: Identity, incoming: IncomingConnection) -> Rights:
+        """The rights of a client after login."""
+        trusted = self.trusted and not incoming.asks
+        return self.security.rights(identity, incoming.address, trusted=trusted)

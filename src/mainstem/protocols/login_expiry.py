@@ -1,7 +1,8 @@
-"""The end of a login on a connection that stays open: tokens are valid for a limited time.
+"""Expiry of a login on an open connection: tokens are valid for a limited time.
 
-For protocols whose server ends the connection (AMQP, native). A Kafka client may log in again
-instead, so its login is checked with each request; MQTT connections are checked with keep-alive.
+For protocols in which the server then closes the connection (AMQP, native). A Kafka client may log
+in again instead, so its login is checked with each request; MQTT connections are checked with
+keep-alive.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from mainstem.security.principals import Identity
 
 
 class LoginExpiry:
-    """Calls ``expired`` when the login that was noted last is over."""
+    """Calls ``expired`` when the login noted last expires."""
 
     def __init__(self, runner: Runner, clock: Clock, expired: Callable[[], None]) -> None:
         self._runner = runner
@@ -22,7 +23,7 @@ class LoginExpiry:
         self._until_ms: int | None = None
 
     def note(self, identity: Identity) -> None:
-        """Watch a login, in place of the one before."""
+        """Watch a login, in place of the previous one."""
         self._until_ms = identity.until_ms
         if identity.until_ms is not None:
             self._wait(identity.until_ms)
@@ -33,9 +34,9 @@ class LoginExpiry:
 
     def _check(self, until_ms: int) -> None:
         if self._until_ms != until_ms:
-            return  # it was renewed, and has a timer of its own
+            return  # the renewed login has its own timer
         if until_ms <= self._wall_ms():
             self._expired()
         else:
-            # Timers follow another clock than dates, which may have been set back.
+            # Timers use the monotonic clock; the wall clock may have been set back.
             self._wait(until_ms)

@@ -14,19 +14,19 @@ class LoopRunner:
     """The runner that all sessions of a listener share.
 
     Args:
-        work_name: what the log calls work that fails ("an AMQP method").
-        expected: errors that sessions answer themselves, which are not logged.
+        work_name: the name of the work in log messages ("an AMQP method").
+        expected: errors that sessions handle themselves, which are not logged.
     """
 
     def __init__(self, work_name: str, expected: tuple[type[BaseException], ...] = ()) -> None:
         self._work_name = work_name
         self._expected = expected
-        self._tasks: set[asyncio.Future[Any]] = set()  # the loop itself keeps weak references only
+        self._tasks: set[asyncio.Future[Any]] = set()  # the loop keeps only weak references
         self._loop = asyncio.get_running_loop()
         self.soon = self._loop.call_soon
 
     def run(self, work: Awaitable[Any], done: Done) -> Stop:
-        """Run ``work`` as a task, then call ``done``; returns what cancels the task."""
+        """Run ``work`` as a task, then call ``done``; returns a function that cancels it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
 

@@ -1,6 +1,6 @@
-"""What waits to be sent on one connection: bytes and slices of files, in order.
+"""The send queue of one connection: bytes and slices of files, in order.
 
-Pure: it hands out the next piece and is told how much of it went.
+Pure: it returns the next piece, and the caller reports how much of it was sent.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ JOIN_BYTES_MAX = 256 * 1024
 
 
 class FilePiece:
-    """The unsent part of a file slice; keeps the slice, and so its file, alive."""
+    """The unsent part of a file slice; keeps the slice, and so its file, open."""
 
     __slots__ = ("fd", "position", "remaining", "source")
 
@@ -39,7 +39,7 @@ class Outbox:
         return bool(self._chunks) or bool(self._joining)
 
     def put(self, chunks: Sequence[Any], *, files: bool) -> None:
-        """Queue ``chunks``. Slices are read here unless ``files`` may be sent as such."""
+        """Queue ``chunks``. Slices are read here unless ``files`` is true."""
         for chunk in chunks:
             size = len(chunk)
             self.size_bytes += size
@@ -66,11 +66,11 @@ class Outbox:
 
     @property
     def more_follows(self) -> bool:
-        """Whether another piece comes right after the next one."""
+        """Whether another piece follows the next one."""
         return len(self._chunks) > 1 or bool(self._joining)
 
     def sent(self, count: int) -> None:
-        """``count`` bytes of the piece from ``next`` are on their way."""
+        """Remove ``count`` sent bytes of the piece from ``next``."""
         self.size_bytes -= count
         head = self._chunks[0]
         if isinstance(head, FilePiece):
@@ -84,7 +84,7 @@ class Outbox:
             self._chunks[0] = head[count:]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._chunks.clear()
         self._joining.clear()
         self._joining_bytes = self.size_bytes = 0

@@ -1,9 +1,9 @@
-"""Which rights a client's requests take, and how the answers are remembered.
+"""The rights that requests of a client need, and a cache of the decisions.
 
 An exchange is its topic, a queue the topic ``queue.<name>``; those of another namespace (virtual
-host) than ``/`` are called as Kafka clients see them (``exchange.<namespace>.<name>``). Declaring
-takes CREATE, deleting DELETE, publishing WRITE, consuming READ; a binding takes WRITE on where it
-leads and READ on where it comes from.
+host) than ``/`` are named as Kafka clients see them (``exchange.<namespace>.<name>``). Declaring
+needs CREATE, deleting DELETE, publishing WRITE, consuming READ; a binding needs WRITE on its
+destination and READ on its source.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ K = TypeVar("K")
 
 
 class PermissionCache(Generic[K]):
-    """Decisions about one client, remembered until any rule changes.
+    """Decisions about one client, cached until any rule changes.
 
     Args:
         rights: what the client may do.
-        ask: decides; where it raises, nothing is remembered, so that every refusal is audited.
-        size_max: how many decisions are remembered.
+        ask: decides; if it raises, nothing is cached, so that every refusal is audited.
+        size_max: how many decisions are cached.
     """
 
     __slots__ = ("_ask", "_known", "_rights", "_size_max", "_version")
@@ -62,8 +62,8 @@ class ClientPermissions:
 
     Args:
         rights: what access rules allow the client.
-        namespace: where its queues and exchanges are.
-        denied: makes the protocol's own error of a refusal; without it the broker's is raised.
+        namespace: the namespace of its queues and exchanges.
+        denied: creates the protocol's own error; without it the broker's error is raised.
     """
 
     __slots__ = ("_cache", "_denied", "_namespace", "_rights")
@@ -80,12 +80,12 @@ class ClientPermissions:
             self._cache.may((operation, QUEUE, name))
 
     def exchange(self, operation: Operation, name: str) -> None:
-        """Refuse unless the client may do that to an exchange; the default one is everybody's."""
+        """Refuse unless the client may do that to an exchange; the default one is allowed."""
         if self._rights.version and name != DEFAULT_EXCHANGE:
             self._cache.may((operation, EXCHANGE, name))
 
     def publish(self, exchange: str, key: str) -> None:
-        """Refuse unless the client may publish there."""
+        """Refuse unless the client may publish to the exchange, or to the queue of the key."""
         if not self._rights.version:
             return
         if exchange == DEFAULT_EXCHANGE:
@@ -97,31 +97,31 @@ class ClientPermissions:
         """Refuse unless the client may do that to a topic.
 
         Raises:
-            InvalidRequest: it may not.
+            InvalidRequest: the client may not.
         """
         if self._rights.version:
             self._cache.may((operation, TOPIC, name))
 
     def create_topic(self, name: str) -> None:
-        """Refuse unless the client may make topics at all, or this one."""
+        """Refuse unless the client may create any topic, or this one."""
         rights = self._rights
         if not rights.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
             rights.need(Operation.CREATE, ResourceType.TOPIC, name)
 
     def sees_queue(self, name: str) -> bool:
-        """Whether a queue is shown to the client."""
+        """Whether the client may see a queue."""
         return self.sees_topic(self._resource(QUEUE, name))
 
     def sees_exchange(self, name: str) -> bool:
-        """Whether an exchange is shown to the client."""
+        """Whether the client may see an exchange."""
         return name == DEFAULT_EXCHANGE or self.sees_topic(self._resource(EXCHANGE, name))
 
     def sees_topic(self, name: str) -> bool:
-        """Whether a topic is shown to the client."""
+        """Whether the client may see a topic."""
         return self._rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
     def _resource(self, kind: str, name: str) -> str:
-        """The topic that access rules name."""
+        """The topic name that access rules use for it."""
         if kind == TOPIC:
             return name
         return topic_for(self._namespace, f"queue.{name}" if kind == QUEUE else name)

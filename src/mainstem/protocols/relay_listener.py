@@ -1,12 +1,12 @@
-"""Connections of clients that another node serves, passed on byte by byte.
+"""Relays the connections of clients that another node serves, byte by byte.
 
-    client ──▶ this node ──▶ the node that serves ──▶ …
-                  │ nobody does, or it cannot be reached
-                  └─▶ a session of this node, which says so in the client's own words
+    client ──▶ this node ──▶ the serving node ──▶ …
+                  │ there is none, or it cannot be reached
+                  └─▶ a session of this node, which reports the error in the client's protocol
 
-Whoever writes faster than the other side reads is held back. Behind TLS nothing is opened here:
-the client shakes hands with the node that serves, whose certificate has to bear the name that the
-client knows; where nobody serves, its connection is closed.
+Reading is paused from a side that sends faster than the other side reads. TLS is not terminated
+here: the handshake is between the client and the serving node, whose certificate must have the name
+that the client uses; without a serving node the connection is closed.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 
 class Relays:
-    """The connections that this node passes on.
+    """The connections that this node relays.
 
     Args:
-        is_on_other_node: whether another node serves.
-        locate: where that node listens, asked anew for every connection.
+        is_on_other_node: whether another node serves the clients.
+        locate: returns the address of that node; called for every connection.
     """
 
     def __init__(self, is_on_other_node: Callable[[], bool], locate: Locate) -> None:
@@ -41,11 +41,11 @@ class Relays:
         self.admission = ConnectionAdmission()  # of descriptors for connections to other nodes
 
     def make(self, own: Own | None) -> "Relay":
-        """The protocol of a new connection; ``own`` makes a session of this node, if one can."""
+        """The protocol of a new connection; ``own`` creates a session of this node, if possible."""
         return Relay(self, own)
 
     def add(self, relay: "Relay") -> bool:
-        """A connection is to be passed on; False where there are too many."""
+        """Register a connection to relay; False if there are too many."""
         if len(self._all) >= CONNECTIONS_MAX or not self.admission.take("relay"):
             return False
         self._all.add(relay)
@@ -58,20 +58,20 @@ class Relays:
             self.admission.give_back("relay")
 
     def close(self) -> None:
-        """End all of them."""
+        """Close all relayed connections."""
         for relay in list(self._all):
             relay.end()
 
 
 class _Side(asyncio.Protocol):
-    """One of two connections: what comes is written to the other."""
+    """One of two connections: received bytes are written to the other."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Other event loops have transports that are none of asyncio's classes.
+        # Transports of other event loops do not derive from asyncio's classes.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -102,27 +102,27 @@ class Relay(_Side):
         self._relays = relays
         self._own = own
         self._work: asyncio.Task[None] | None = None
-        # An event loop may read once more although it was told to wait.
+        # An event loop may read once more after ``pause_reading``.
         self._early = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what comes, or keep it until the far side is there."""
+        """Relay bytes, or keep them until the far side is connected."""
         if self.other is None:
             self._early += data
         else:
             super().data_received(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nothing is read until the far side is there."""
+        """Start to connect to the far side; nothing is read until then."""
         super().connection_made(transport)
-        assert self.transport is not None, "just made"
+        assert self.transport is not None, "set by the super call"
         if not self._relays.add(self):
             self.transport.abort()
             return
         self._work = asyncio.get_running_loop().create_task(self._begin())
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone, and so is its far side."""
+        """Close the far side: the client has disconnected."""
         super().connection_lost(error)
         self._relays.discard(self)
         if self._work is not None:
@@ -146,10 +146,10 @@ class Relay(_Side):
             transport.abort()
             return
         if far is None:
-            # This node says in the client's words why it is not served.
+            # A session of this node reports the error in the client's protocol.
             self._relays.discard(self)
             self.transport = None
-            assert self._own is not None, "asked before"
+            assert self._own is not None, "checked above"
             own = self._own()
             transport.set_protocol(own)
             own.connection_made(transport)
@@ -168,17 +168,17 @@ class Relay(_Side):
                 loop = asyncio.get_running_loop()
                 _, side = await loop.create_connection(_Side, *address)
         except (OSError, TimeoutError) as error:
-            log.warning("a connection cannot be passed on: %s", error)
+            log.warning("a connection cannot be relayed: %s", error)
             return None
         return side
 
 
 def _feed(own: asyncio.BaseProtocol, data: bytearray) -> None:
-    """Let a session read what came before it was made."""
+    """Pass bytes to a session that were received before it was created."""
     if isinstance(own, asyncio.Protocol):
         own.data_received(bytes(data))
         return
-    assert isinstance(own, asyncio.BufferedProtocol), "what listeners make"
+    assert isinstance(own, asyncio.BufferedProtocol), "listeners make no other protocols"
     while data:
         buffer = memoryview(own.get_buffer(len(data)))
         size = min(len(buffer), len(data))

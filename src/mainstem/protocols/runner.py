@@ -1,7 +1,7 @@
-"""How a session has work done that takes time, without knowing of the event loop.
+"""The interface by which a session runs asynchronous work without depending on the event loop.
 
-Sessions are pure: they hand coroutines and timers to a ``Runner`` and are called back. On a node
-that is ``loop_driver.LoopRunner``, in unit tests a runner that runs everything at once.
+Sessions are pure: they pass coroutines and timers to a ``Runner`` and are called back. On a node
+this is ``loop_driver.LoopRunner``, in unit tests a runner that runs everything at once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,14 +15,14 @@ class Runner(Protocol):
     """Runs work for sessions, now and later."""
 
     def run(self, work: Awaitable[Any], done: Done) -> Stop:
-        """Run ``work``, then call ``done``; returns what cancels it, after which nothing is called.
+        """Run ``work``, then call ``done``; returns a function that cancels both.
 
-        Sessions whose work must go on after its connection has ended do not cancel it.
+        Sessions do not cancel work that must continue after the connection has ended.
         """
         ...
 
     def soon(self, call: Callable[[], None]) -> object:
-        """Call back once the present work is done."""
+        """Call back once the current callback has returned."""
         ...
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> object:

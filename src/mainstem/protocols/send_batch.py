@@ -1,6 +1,6 @@
-"""Frames of one connection on their way out: all of one turn of the loop leave in one write.
+"""Outgoing frames of one connection: all frames of one loop iteration are sent in one write.
 
-    write(frame) … write(frame) ──(end of the turn)──▶ sender.send([...])
+    write(frame) … write(frame) ──(end of the iteration)──▶ sender.send([...])
 
 Pure. One write of many frames costs far less than many writes of one.
 """
@@ -11,11 +11,11 @@ from mainstem.protocols.session import BufferingSender
 
 
 class SendBatch:
-    """Gathers what a session writes and sends it together.
+    """Collects the frames that a session writes and sends them together.
 
     Args:
         sender: the connection.
-        soon: calls back at the end of the present turn of the loop.
+        soon: calls back at the end of the current loop iteration.
     """
 
     __slots__ = ("_sender", "_soon", "_waiting", "has_sent", "waiting_bytes")
@@ -29,10 +29,10 @@ class SendBatch:
         self._soon = soon
         self._waiting: list[bytes] = []
         self.waiting_bytes = 0
-        self.has_sent = False  # since its reader last set it back
+        self.has_sent = False  # since the flag was last reset
 
     def write(self, data: bytes) -> int:
-        """Send whole frames with the others of this turn; how many bytes they take."""
+        """Send whole frames with the others of this iteration; returns their size in bytes."""
         waiting = self._waiting
         if not waiting:
             self._soon(self.flush)
@@ -42,18 +42,18 @@ class SendBatch:
         return size
 
     def write_all(self, frames: Sequence[bytes], size_bytes: int) -> None:
-        """Send many frames, of ``size_bytes`` together, with the others of this turn."""
+        """Send many frames, of ``size_bytes`` together, with the others of this iteration."""
         if not self._waiting:
             self._soon(self.flush)
         self._waiting += frames
         self.waiting_bytes += size_bytes
 
     def unsent_bytes(self) -> int:
-        """Count what the peer has not taken yet."""
+        """Bytes that are not yet sent to the peer."""
         return self.waiting_bytes + self._sender.unsent_bytes
 
     def flush(self) -> None:
-        """Send all of it now."""
+        """Send all collected frames now."""
         waiting = self._waiting
         if waiting:
             self._waiting, self.waiting_bytes = [], 0

@@ -1,7 +1,7 @@
-"""The shape every wire protocol has: bytes in, replies out, in the hands of one connection.
+"""The interfaces of a wire protocol: received bytes in, responses out, for one connection.
 
-A session is fed the bytes a connection received and says how far it got and how many bytes its next
-frame needs. It answers through the ``Sender`` it was given. It knows nothing of sockets.
+A session gets the bytes that a connection received, and returns how many it consumed and how many
+its next frame needs. It responds through its ``Sender``. It does not depend on sockets.
 """
 
 from collections.abc import Sequence, Sized
@@ -11,22 +11,22 @@ Chunk = Sized  # bytes, memoryview, or a slice of a file
 
 
 class ProtocolViolation(Exception):
-    """The peer does not speak the protocol; the connection is closed, the reason is logged."""
+    """The peer violates the protocol; the connection is closed and the reason is logged."""
 
 
 class Overloaded(ProtocolViolation):
-    """The peer did nothing wrong, but the node has no memory for what it sent."""
+    """The peer is correct, but the node has no memory for what it sent."""
 
 
 class Sender(Protocol):
-    """What a session may do to its connection."""
+    """The interface of a connection for its session."""
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Send these in order; file slices go from the page cache to the socket."""
         ...
 
     def pause(self) -> None:
-        """Read no more from the peer until ``resume``: enough is unanswered."""
+        """Stop reading until ``resume``: too much is unanswered."""
         ...
 
     def resume(self) -> None:
@@ -39,19 +39,19 @@ class Sender(Protocol):
 
 
 class BufferingSender(Sender, Protocol):
-    """A connection that says how much it still has to send."""
+    """A connection that reports how much is queued."""
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the peer has not taken."""
+        """Queued bytes that are not yet sent."""
         ...
 
 
 class DrainingSender(BufferingSender, Protocol):
-    """A connection that can let its peer read the last answer before it ends."""
+    """A connection that can let its peer read the last response before it is closed."""
 
     def close(self, *, drain_ms: int = 0) -> None:
-        """Send what is queued, read what still arrives for so long at most, then close."""
+        """Send what is queued, discard input for at most ``drain_ms``, then close."""
         ...
 
 
@@ -59,18 +59,18 @@ class Session(Protocol):
     """One connection's protocol state."""
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        """Take whole frames out of ``buf[start:until]``; (how far, bytes the next frame needs).
+        """Consume whole frames of ``buf[start:until]``; (position, bytes the next frame needs).
 
         Raises:
-            ProtocolViolation: the connection cannot go on.
+            ProtocolViolation: the connection must be closed.
         """
         ...
 
     @property
     def is_in(self) -> bool:
-        """Whether the client has logged in or, where nobody has to, has asked for something."""
+        """Whether the client has logged in or, if no login is required, has sent a request."""
         ...
 
     def closed(self) -> None:
-        """The connection is gone: forget everything that waits on it."""
+        """Drop all state: the connection is closed."""
         ...

@@ -1,4 +1,4 @@
-"""What all listeners of a node share, so that none of them can use it up alone."""
+"""Resources that all listeners of a node share, so that no listener can use them up alone."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Which batches a reader of committed messages sees: no markers, nothing of an aborted transaction.
+"""Which batches a ``read_committed`` reader sees: no markers, no aborted transactions.
 
-The rule is the one Kafka's clients follow: a producer's transactional batches are hidden from the
+The rule is that of Kafka's clients: a producer's transactional batches are hidden from the
 first offset of an aborted transaction until its marker.
 """
 
@@ -15,10 +15,10 @@ _ABORT = 0
 
 
 class Visibility:
-    """Judges the batches of one read, in their order.
+    """Decides for the batches of one read, in their order.
 
     Args:
-        aborted: (producer id, first offset) of every aborted transaction that the read touches.
+        aborted: (producer id, first offset) of every aborted transaction in the range of the read.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
@@ -26,7 +26,7 @@ class Visibility:
         self._hidden: set[int] = set()
 
     def shows(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the messages of this batch are for readers."""
+        """Whether readers see the messages of this batch."""
         while self._coming and self._coming[-1][1] < header.until_offset:
             self._hidden.add(self._coming.pop()[0])
         if header.is_control:

@@ -1,1 +1,1 @@
-"""Queues on the log: who gets which message, and what has been settled."""
+"""Queues on the log: which consumer gets which message, and which messages are settled."""

@@ -1,11 +1,11 @@
 """The values that pass between queues and the protocols that serve them.
 
-    Publisher ──(exchange, Message, Routing, token)──▶ queues ──Delivery──▶ whoever consumes
+    Publisher ──(exchange, Message, Routing, token)──▶ queues ──Delivery──▶ consumer
         ◀──────── settled(tokens, Published) ─────────
 
-``Routing`` is what decides where a message goes and when. A protocol gives it along with what it
-publishes; it is read from the record again where a message came by another way, or was routed for
-the second time after a crash (``routing``).
+``Routing`` determines where a message goes and when. A protocol passes it with a publish; it is
+read from the record where a message came from another protocol, or is routed again after a crash
+(``message_routing``).
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -26,11 +26,10 @@ NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Routing(NamedTuple):
-    """What decides where a message goes: its keys (several with CC and BCC) and headers.
+    """Determines where a message goes: its keys (several with CC and BCC) and headers.
 
     Times are milliseconds since 1970, 0 is never. ``expires_ms`` may be ``AT_ONCE``: on arrival in
-    a queue, unless a consumer has space there. ``visible_ms`` is when the message may reach a
-    consumer at the earliest.
+    a queue, unless a consumer has space there. ``visible_ms`` is the earliest time of delivery.
     """
 
     keys: tuple[str, ...]
@@ -41,15 +40,15 @@ class Routing(NamedTuple):
 
 
 class PublishStatus(Enum):
-    """What became of a published message."""
+    """The result of a publish."""
 
-    # It is committed, in the stream of its exchange or in a queue's.
+    # It is committed, in the stream of its exchange or of a queue.
     STORED = "stored"
-    # It is stored nowhere: nobody wants it, and nobody could read it.
+    # It is not stored: no queue matches, and no other reader could get it.
     NOBODY = "nobody"
     # A queue is full, memory is short, or the disk refused it: nothing was stored.
     REFUSED = "refused"
-    # Another node writes the stream before it was committed: it may be stored or not.
+    # Another node became the writer before the commit: it may be stored or not.
     UNKNOWN = "unknown"
 
 
@@ -62,55 +61,55 @@ class Published(NamedTuple):
 
 
 class DeliverySource(Protocol):
-    """Whoever holds deliveries: a subscription, or a single get."""
+    """A holder of deliveries: a subscription, or a single get."""
 
     def settle(self, numbers: Sequence[int], how: Settlement) -> None:
-        """Deliveries end; the facts are written with everything else of this turn of the loop.
+        """Settle deliveries; the facts are written at the end of this turn of the loop.
 
-        Numbers that are not held any more (lease over, queue deleted) are passed over.
+        Numbers that are no longer held (lease over, queue deleted) are ignored.
         """
         ...
 
     def settled(self) -> Awaitable[None]:
-        """Return once everything settled before is committed: no crash brings it back.
+        """Return once all previous settlements are committed and survive a crash.
 
         Raises:
-            Unavailable: it is not known whether it is.
+            Unavailable: the outcome is not known.
         """
         ...
 
 
 class Delivery(NamedTuple):
-    """One message in somebody's hands. ``number`` names it to ``source.settle``."""
+    """One unsettled message of a holder. ``number`` identifies it in ``source.settle``."""
 
     source: DeliverySource
     number: int
     message: Message
     # The exchange that the message was published to; '' is the default exchange.
     exchange: str
-    # How often it has been handed out, this time included.
+    # Number of deliveries of the message, including this one.
     attempt: int
     failures: int
     sequence: int
 
     @property
     def redelivered(self) -> bool:
-        """Whether somebody has had the message before."""
+        """Whether the message was delivered before."""
         return self.attempt > 1
 
 
 class ConsumeRequest(Struct, frozen=True, kw_only=True):
-    """How somebody wants to consume.
+    """The parameters of a consumer.
 
     Args:
-        name: what the consumer is called where people look; need not be unique.
-        connection: whose consumer it is; exclusive queues serve their own connection only.
-        no_ack: deliveries are settled by being sent.
-        is_exclusive: nobody else may consume.
-        priority: more urgent consumers come first.
+        name: the name shown to administrators; need not be unique.
+        connection: the owner; exclusive queues serve only their own connection.
+        no_ack: deliveries are settled when they are sent.
+        is_exclusive: no other consumer is allowed.
+        priority: consumers of higher priority come first.
         window: how much may be unsettled or sent; sessions may change it (``ConsumerWindow``).
-        shared: a window of the whole channel, if it has one.
-        subscriber: the lasting name of a subscriber of a fan-out.
+        shared: the window of the whole channel, if it has one.
+        subscriber: the permanent name of a subscriber of a fan-out.
     """
 
     name: str = ""
@@ -124,13 +123,13 @@ class ConsumeRequest(Struct, frozen=True, kw_only=True):
 
 
 class QueueStatus(Struct, frozen=True, kw_only=True):
-    """The answer to a declaration: messages that are ready, and consumers."""
+    """The answer to a declaration: number of ready messages, and of consumers."""
 
     name: str
     messages: int
     consumers: int
     is_new: bool = False
-    # Whether clients of AMQP are told how often a message failed.
+    # Whether AMQP clients get the number of failed deliveries of a message.
     reports_failures: bool = False
 
 
@@ -151,7 +150,7 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeView(Struct, frozen=True, kw_only=True):
-    """An exchange as administrators see it; ``topic`` is empty as long as nothing was stored."""
+    """An exchange as administrators see it; ``topic`` is empty until a message was stored."""
 
     namespace: str
     exchange: Exchange
@@ -167,7 +166,7 @@ class BindingView(Struct, frozen=True, kw_only=True):
 
 
 class PeekedMessage(NamedTuple):
-    """A message that was looked at where it stands."""
+    """A message that was read without being consumed."""
 
     sequence: int
     message: Message

@@ -1,7 +1,7 @@
-"""The arguments of AMQP's ``queue.declare`` as settings, and settings as those arguments again.
+"""Converts the arguments of AMQP's ``queue.declare`` to settings, and settings to arguments.
 
-RabbitMQ's names and meanings; an argument that is not known is kept out of the settings, as there,
-so that clients may note what they like. Numbers may come as any of AMQP's integers.
+Names and meanings are RabbitMQ's; as there, unknown arguments are ignored, so that clients may
+use them for notes. Numbers may be any of AMQP's integer types.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from mainstem.queues.settings import (
     check_settings,
 )
 
-# argument -> setting, smallest, largest
+# argument -> setting, minimum, maximum
 _NUMBERS = {
     "x-message-ttl": ("message_ttl_ms", 0, DURATION_MS_MAX),
     "x-expires": ("expires_ms", 1, DURATION_MS_MAX),
@@ -40,7 +40,7 @@ _NUMBERED = {setting: argument for argument, (setting, _, _) in _NUMBERS.items()
 _WRITTEN = {setting: argument for argument, setting in _TEXTS.items()}
 _QUEUE_TYPE = "x-queue-type"
 
-# What each setting is called where it differs between two declarations.
+# The argument name of each setting, for errors about differing declarations.
 ARGUMENT_NAMES = {
     "durable": "durable",
     "exclusive": "exclusive",
@@ -62,10 +62,10 @@ def settings_of(
     exclusive: bool = False,
     auto_delete: bool = False,
 ) -> QueueSettings:
-    """The settings that a declaration asks for.
+    """The settings that a declaration specifies.
 
     Raises:
-        InvalidRequest: an argument is of the wrong kind or out of bounds; its name is the subject.
+        InvalidRequest: an argument has the wrong type or is out of range; it is the subject.
     """
     given: dict[str, Any] = {
         "durable": durable,
@@ -80,7 +80,7 @@ def settings_of(
         elif argument in _TEXTS:
             given[_TEXTS[argument]] = _text(argument, value)
         elif argument == _DELIVERY_LIMIT:
-            # The limit counts returns; the delivery that follows the last one counts here, too.
+            # AMQP's limit counts returns; the setting includes the delivery after the last return.
             limit = _number(argument, value, -1, COUNT_MAX - 1)
             given["max_attempts"] = None if limit < 0 else limit + 1
         elif argument == "x-overflow":
@@ -102,10 +102,10 @@ def settings_of(
 
 
 def _check_type(settings: QueueSettings) -> None:
-    """Refuse what RabbitMQ's quorum queues cannot be.
+    """Refuse settings that RabbitMQ's quorum queues do not support.
 
     Raises:
-        InvalidRequest: with the argument that does not fit.
+        InvalidRequest: with the argument that is not supported.
     """
     if settings.queue_type is not QueueType.QUORUM:
         return
@@ -117,12 +117,12 @@ def _check_type(settings: QueueSettings) -> None:
     }
     for argument, is_unfit in unfit.items():
         if is_unfit:
-            wanted = "has to be durable" if argument == "durable" else f"has no {argument}"
+            wanted = "must be durable" if argument == "durable" else f"does not support {argument}"
             raise refused(argument, f"a quorum queue {wanted}")
 
 
 def arguments_of(settings: QueueSettings) -> dict[str, Any]:
-    """The arguments that ask for these settings, without those that ask for what is usual."""
+    """The arguments for these settings, without those with default values."""
     usual = QueueSettings(queue_type=QueueType.CLASSIC)
     found: dict[str, Any] = {}
     for setting, argument in ARGUMENT_NAMES.items():
@@ -137,7 +137,7 @@ def arguments_of(settings: QueueSettings) -> dict[str, Any]:
 
 
 def refused(argument: str, cause: str) -> InvalidRequest:
-    """The refusal of one argument."""
+    """Create the error about an invalid argument."""
     return InvalidRequest(
         ErrorCode.INVALID_ARGUMENT, f"invalid arg '{argument}': {cause}", subject=argument
     )
@@ -145,7 +145,7 @@ def refused(argument: str, cause: str) -> InvalidRequest:
 
 def _number(argument: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise refused(argument, f"{value!r} is no whole number")
+        raise refused(argument, f"{value!r} is not an integer")
     if not low <= value <= high:
         raise refused(argument, f"{value} is not between {low} and {high}")
     return value
@@ -155,7 +155,7 @@ def _text(argument: str, value: Any) -> str:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if not isinstance(value, str):
-        raise refused(argument, f"{value!r} is no text")
+        raise refused(argument, f"{value!r} is not a string")
     return value
 
 
@@ -172,4 +172,4 @@ def _choice(
     try:
         return choices(text)
     except ValueError:
-        raise refused(argument, f"{text!r} is none of {', '.join(choices)}") from None
+        raise refused(argument, f"{text!r} is not one of {', '.join(choices)}") from None

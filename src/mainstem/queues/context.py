@@ -1,4 +1,4 @@
-"""What all drivers of queues share: the time, the bodies of messages, the counters."""
+"""State that all queue drivers share: the clock, the message bodies, the counters."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from mainstem.queues.storage.message_body_driver import MessageBodies
 
 
 class QueuesContext(NamedTuple):
-    """The time, the bodies of messages and the counters of all queues of a node."""
+    """The clock, the message bodies and the counters of all queues of a node."""
 
     clock: SteadyClock
     bodies: MessageBodies

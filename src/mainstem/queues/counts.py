@@ -1,10 +1,10 @@
-"""What queues have done since the node started, in plain integers."""
+"""Counters of queues since the start of the node, as plain integers."""
 
 from collections import Counter
 
 
 class QueueCounts:
-    """Add to the attributes directly; ``dropped`` and ``dead_lettered`` are by reason."""
+    """Counters, incremented directly; ``dropped`` and ``dead_lettered`` are by reason."""
 
     __slots__ = (
         "acknowledged",
@@ -25,7 +25,7 @@ class QueueCounts:
         self.refused = 0
         self.unroutable = 0
         self.delivered = 0
-        self.delivery_ms = 0  # from storing to the first delivery, of all messages together
+        self.delivery_ms = 0  # time from storing to the first delivery, summed over all messages
         self.redelivered = 0
         self.acknowledged = 0
         self.returned = 0

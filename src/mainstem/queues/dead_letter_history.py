@@ -1,12 +1,12 @@
-"""What a dead letter says about its past: where it died, why, how often.
+"""The history of a dead letter: from which queues it was removed, why, and how often.
 
 The history is a header, ``x-death``: a list with one entry per queue and reason, the latest first,
-each with a count, as AMQP clients know it. Records carry it as JSON, so that other clients can read
-it, too. Beside it stand the first and the last death as headers of their own.
+each with a count, as AMQP clients expect. Records store it as JSON, so that other clients can read
+it, too. The first and the last entry are also stored as separate headers.
 
-A dead letter does not go to a queue where it died before, unless a client had a part in its way
-back since then: it would go round for ever. RabbitMQ has the same rule. What a client rejects, or
-returns until its attempts are used up, moves only as often as the client does so.
+A dead letter does not enter a queue of its history again, unless a client rejected it since then:
+it would cycle forever. RabbitMQ has the same rule. A message that a client rejects, or returns
+until its attempts are used up, moves only as often as the client does so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _BY_CLIENTS = frozenset({"rejected", "delivery_limit"})
 
 
 class Death(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """One queue where a message died for one reason. ``why`` is our name of the reason."""
+    """One queue that dead-lettered a message for one reason. ``why`` is Mainstem's reason."""
 
     queue: str
     reason: str
@@ -47,10 +47,10 @@ _DECODER = msgspec.json.Decoder(tuple[Death, ...])
 
 
 def death_history_of(message: Message) -> tuple[Death, ...]:
-    """The history in a message; empty where there is none.
+    """The history of a message; empty if there is none.
 
     Raises:
-        Corrupt: the header is there but is no such list.
+        Corrupt: the header does not decode.
     """
     header = message.header(X_DEATH)
     if header is None:
@@ -62,11 +62,11 @@ def death_history_of(message: Message) -> tuple[Death, ...]:
 
 
 def with_death(deaths: Sequence[Death], death: Death) -> tuple[Death, ...]:
-    """The history with one more death; one like it is counted up and comes first."""
+    """Add an entry to the history; an equal entry is counted up and moved to the front."""
     same = [each for each in deaths if (each.queue, each.reason) == (death.queue, death.reason)]
     others = [each for each in deaths if (each.queue, each.reason) != (death.queue, death.reason)]
     if same:
-        # The keys and the exchange of the first time tell where the message belongs.
+        # The keys and the exchange of the first time identify the original target.
         death = replace(
             same[0], count=same[0].count + 1, time_ms=death.time_ms, attempts=death.attempts
         )
@@ -74,7 +74,7 @@ def with_death(deaths: Sequence[Death], death: Death) -> tuple[Death, ...]:
 
 
 def closes_cycle(deaths: Sequence[Death], queue: str) -> bool:
-    """Whether a dead letter with this history, its latest death included, may not enter a queue."""
+    """Whether a dead letter with this history (latest entry included) may not enter a queue."""
     for death in deaths:
         if death.reason in _BY_CLIENTS:
             return False
@@ -84,9 +84,9 @@ def closes_cycle(deaths: Sequence[Death], queue: str) -> bool:
 
 
 def dead_letter(message: Message, death: Death, dead_letter_id: str) -> Message:
-    """The message to append: the same body, its history, and no expiry of its own any more.
+    """The message to append: the same body, its history, and no expiry.
 
-    ``dead_letter_id`` names queue, lane and sequence: an append repeated after a crash is known.
+    ``dead_letter_id`` has queue, lane and sequence: it identifies an append repeated after a crash.
     """
     expires_ms = message.expires_ms
     if expires_ms is not None:

@@ -1,8 +1,8 @@
-"""A declaration beside what exists: where the two differ, how much that matters, what to do.
+"""Compares a declaration with the existing queue: differences, their severity, and the result.
 
-AMQP refuses every difference and names the first one. Native clients choose: ignore, fail, or
-override what can be changed in place. *Hard* differences never can: messages that are in the queue
-would have to be treated as they were not promised to be.
+AMQP refuses every difference and reports the first one. Native clients choose: ignore, fail, or
+override what can be changed in place. *Hard* differences cannot be changed: messages in the queue
+would lose guarantees under which they were published.
 """
 
 from enum import Enum, IntEnum
@@ -16,7 +16,7 @@ from mainstem.queues.settings import QueueSettings
 
 
 class Severity(IntEnum):
-    """How much a difference matters to those who use the queue already."""
+    """How much a difference affects existing users of the queue."""
 
     INFO = 0
     SOFT = 1
@@ -24,7 +24,7 @@ class Severity(IntEnum):
 
 
 class OnDifference(Enum):
-    """What a declaration wants done about differences."""
+    """How a declaration handles differences."""
 
     IGNORE = "ignore"
     FAIL = "fail"
@@ -32,7 +32,7 @@ class OnDifference(Enum):
 
 
 class Difference(Struct, frozen=True):
-    """One setting that was declared otherwise than it is."""
+    """One setting whose declared value differs from the current one."""
 
     setting: str
     current: Any
@@ -65,7 +65,7 @@ _TIMES = frozenset({"message_ttl_ms", "expires_ms", "lease_ms"})
 
 
 def differences(current: QueueSettings, wanted: QueueSettings) -> tuple[Difference, ...]:
-    """Where the two differ, in the order of the settings."""
+    """The differences, in the order of the settings."""
     return tuple(
         Difference(name, ours, theirs, _severity(name, current, wanted))
         for name in QueueSettings.__struct_fields__
@@ -77,21 +77,21 @@ def differences(current: QueueSettings, wanted: QueueSettings) -> tuple[Differen
 def merged_settings(
     current: QueueSettings, wanted: QueueSettings, policy: OnDifference, subject: str
 ) -> QueueSettings:
-    """The settings that hold after a repeated declaration.
+    """The settings after a repeated declaration.
 
     Raises:
-        InvalidRequest: the policy does not allow what differs; the cause names the argument.
+        InvalidRequest: the policy does not allow a difference; the cause has the argument.
     """
     found = differences(current, wanted)
     if not found or policy is OnDifference.IGNORE:
         return current
     if policy is OnDifference.FAIL and current.exclusive is not wanted.exclusive:
-        # Looked at first, and a refusal of its own, as AMQP clients expect.
+        # Checked first and with its own error code, as AMQP clients expect.
         raise InvalidRequest(
             ErrorCode.RESOURCE_LOCKED,
             "the queue is exclusive" if current.exclusive else "the queue is not exclusive",
             subject=subject,
-            remedy="declare it as it is, or delete it first",
+            remedy="declare it with its current settings, or delete it first",
         )
     worst = found[0]
     if policy is OnDifference.OVERRIDE:
@@ -102,7 +102,7 @@ def merged_settings(
         ErrorCode.DECLARATION_DIFFERS,
         str(worst),
         subject=subject,
-        remedy="declare it as it is, or delete it first",
+        remedy="declare it with its current settings, or delete it first",
     )
 
 
@@ -113,7 +113,7 @@ def _severity(name: str, current: QueueSettings, wanted: QueueSettings) -> Sever
     if name in _INFO:
         return Severity.INFO
     if name in _TIMES:
-        # Somebody counted on more time than there is now.
+        # Users may rely on the longer time.
         is_shorter = theirs is not None and (ours is None or theirs < ours)
         return Severity.SOFT if is_shorter else Severity.INFO
     if name == "dead_letter_exchange" and None not in (ours, theirs):

@@ -1,7 +1,7 @@
-"""Delivery tags of one channel: 1, 2, 3, … over all its queues, settled one by one or up to one.
+"""Delivery tags of one channel: 1, 2, 3, … over all its queues, settled singly or up to a tag.
 
-A channel may consume from many queues, on many nodes; a tag leads back to the queue, the holder and
-the number of the delivery there.
+A channel may consume from many queues, on many nodes; a tag identifies the queue, the holder and
+the delivery number of the holder.
 """
 
 from itertools import takewhile
@@ -12,7 +12,7 @@ from mainstem.model.limits import DELIVERIES_UNSETTLED_PER_CHANNEL_MAX
 
 
 class Tagged(NamedTuple):
-    """Which delivery a tag stands for."""
+    """The delivery that a tag identifies."""
 
     queue: int
     holder: str
@@ -30,21 +30,19 @@ class DeliveryTags:
         return len(self._tagged)
 
     def issue(self, delivery: Tagged, *, is_settled: bool = False) -> int:
-        """The tag of a delivery that is about to go out; one that is settled is not remembered."""
+        """Issue the tag of a delivery; a settled delivery is not recorded."""
         if len(self._tagged) >= DELIVERIES_UNSETTLED_PER_CHANNEL_MAX:
-            raise Unavailable(
-                ErrorCode.OVERLOADED, "too many deliveries of this channel are unsettled"
-            )
+            raise Unavailable(ErrorCode.OVERLOADED, "too many unsettled deliveries on this channel")
         self._next += 1
         if not is_settled:
             self._tagged[self._next] = delivery
         return self._next
 
     def take(self, tag: int, *, multiple: bool) -> list[Tagged]:
-        """The deliveries that are settled with a tag; 0 with ``multiple`` is all of them.
+        """Remove and return the deliveries that a tag settles; 0 with ``multiple`` means all.
 
         Raises:
-            InvalidRequest: the tag was never issued, or is settled.
+            InvalidRequest: the tag was never issued, or is already settled.
         """
         if multiple and tag == 0:
             taken = list(self._tagged)
@@ -60,14 +58,14 @@ class DeliveryTags:
         return [self._tagged.pop(each) for each in taken]
 
     def lost(self, queue: int, holder: str, number: int) -> None:
-        """A lease ran out: the delivery can no longer be settled."""
+        """Remove a delivery whose lease expired: it can no longer be settled."""
         for tag, tagged in self._tagged.items():
             if tagged == (queue, holder, number):
                 del self._tagged[tag]
                 return
 
     def forget(self) -> list[Tagged]:
-        """The channel ends, or asks for everything back (basic.recover)."""
+        """Remove and return all deliveries: the channel ends, or uses basic.recover."""
         taken = list(self._tagged.values())
         self._tagged.clear()
         return taken

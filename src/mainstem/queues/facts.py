@@ -1,20 +1,21 @@
-"""What happened to queues and their messages; all that outlives a node.
+"""Facts about queues and their messages: all durable state of queues.
 
-A message of a queue is a *pointer*: where its body stands in a stream. Its *sequence* is its place
-in the queue. A *lane* is one line of delivery: a queue has one, a fan-out has one per subscriber.
+A message of a queue is a *pointer*: the position of its body in a stream. Its *sequence* is its
+position in the queue. A *lane* is one sequence of deliveries: a queue has one, a fan-out has one
+per subscriber.
 
-    fact            says
-    QueueDeclared   a queue is there, with these settings; QueueChanged, QueueDeleted
-    SourcesPassed   what was appended before the queue was there is not for it
-    PointersAdded   messages joined, in this order
-    PointersMoved   their bodies stand elsewhere now
-    Acquired        they were handed to a consumer
-    Returned        they came back; ``is_failure`` counts, ``visible_ms`` makes them wait
-    Condemned       they will not be delivered again; a dead letter is on its way
-    Settled         they are gone: acknowledged, or for a reason
-    LaneOpened      a subscriber of a fan-out is there; LaneClosed: it counts no longer
+    fact            meaning
+    QueueDeclared   a queue exists, with these settings; QueueChanged, QueueDeleted
+    SourcesPassed   records appended before the queue existed are not routed to it
+    PointersAdded   messages were added, in this order
+    PointersMoved   their bodies are at new positions
+    Acquired        they were delivered to a consumer
+    Returned        they were returned; ``is_failure`` counts, ``visible_ms`` delays them
+    Condemned       they are not delivered again; a dead letter is being published
+    Settled         they are removed: acknowledged, or for a reason
+    LaneOpened      a subscriber of a fan-out was added; LaneClosed: it was removed
     SnapshotPart    all of the above, up to here, for one queue
-    QueuesCounted   how many numbers of queues are used up
+    QueuesCounted   how many queue numbers are used up
 """
 
 from collections.abc import Iterable
@@ -33,13 +34,13 @@ Spans = tuple[Span, ...]
 
 _SPANS_MAX = 10_000
 
-# The one lane of a queue that is no fan-out, and all lanes of one that is.
+# The only lane of a queue that is not a fan-out, and all lanes of a fan-out.
 ONLY_LANE = 0
 ALL_LANES = -1
 
 
 class Reason(StrEnum):
-    """Why a message left without having been acknowledged."""
+    """Why a message was removed without an acknowledgement."""
 
     REJECTED = "rejected"
     EXPIRED = "expired"
@@ -47,13 +48,13 @@ class Reason(StrEnum):
     ATTEMPTS = "attempts"
     BAD_PAYLOAD = "bad-payload"
     HANDLER_ERROR = "handler-error"
-    # Retention was told to pass over it.
+    # Its body was deleted by retention.
     TRIMMED = "trimmed"
     PURGED = "purged"
 
     @property
     def amqp(self) -> str:
-        """The word that AMQP clients know from ``x-death``."""
+        """The reason in AMQP's ``x-death``."""
         return _AMQP_WORDS.get(self, "rejected")
 
 
@@ -69,7 +70,7 @@ AT_ONCE = 1
 
 
 class Pointer(Struct, frozen=True, array_like=True, gc=False):
-    """Where a message stands in its stream, and what a queue must know of it; 0 ms is never."""
+    """The position of a message in its stream, and properties for the queue; 0 ms is never."""
 
     offset: int
     size_bytes: int
@@ -79,7 +80,7 @@ class Pointer(Struct, frozen=True, array_like=True, gc=False):
 
 
 class QueueDeclared(Struct, frozen=True, array_like=True, tag="declared"):
-    """A queue is there. The number is never used again, so a re-created queue is another one."""
+    """A queue was declared. Its number is never reused, even if the name is."""
 
     queue: int
     name: QueueName
@@ -87,27 +88,27 @@ class QueueDeclared(Struct, frozen=True, array_like=True, tag="declared"):
 
 
 class QueueChanged(Struct, frozen=True, array_like=True, tag="changed"):
-    """A queue has other settings from now on."""
+    """The settings of a queue were changed."""
 
     queue: int
     settings: QueueSettings
 
 
 class QueueDeleted(Struct, frozen=True, array_like=True, tag="deleted"):
-    """A queue and all that was in it are gone."""
+    """A queue was deleted with all its messages."""
 
     queue: int
 
 
 class SourcesPassed(Struct, frozen=True, array_like=True, tag="passed"):
-    """What stands in streams before these offsets is not for the queue: it came later."""
+    """Records of streams before these offsets are not for the queue, which was declared later."""
 
     queue: int
     sources: tuple[tuple[StreamId, int], ...]
 
 
 class PointersAdded(Struct, frozen=True, array_like=True, tag="added"):
-    """Messages of one stream joined from sequence ``start`` on."""
+    """Messages of one stream were added from sequence ``start`` on."""
 
     queue: int
     start: int
@@ -124,7 +125,7 @@ class PointersMoved(Struct, frozen=True, array_like=True, tag="moved"):
 
 
 class Acquired(Struct, frozen=True, array_like=True, tag="acquired"):
-    """Messages were handed to a consumer."""
+    """Messages were delivered to a consumer."""
 
     queue: int
     lane: int
@@ -132,7 +133,7 @@ class Acquired(Struct, frozen=True, array_like=True, tag="acquired"):
 
 
 class Returned(Struct, frozen=True, array_like=True, tag="returned"):
-    """Messages came back to their place."""
+    """Messages were returned to their positions."""
 
     queue: int
     lane: int
@@ -152,7 +153,7 @@ class Condemned(Struct, frozen=True, array_like=True, tag="condemned"):
 
 
 class Settled(Struct, frozen=True, array_like=True, tag="settled"):
-    """Messages are gone; without a reason they were acknowledged."""
+    """Messages were removed; without a reason they were acknowledged."""
 
     queue: int
     lane: int
@@ -161,7 +162,7 @@ class Settled(Struct, frozen=True, array_like=True, tag="settled"):
 
 
 class LaneOpened(Struct, frozen=True, array_like=True, tag="lane-opened"):
-    """A subscriber of a fan-out is there and gets what comes, and what nobody has taken yet."""
+    """A subscriber of a fan-out was added; it gets new messages, and those not delivered yet."""
 
     queue: int
     lane: int
@@ -170,14 +171,14 @@ class LaneOpened(Struct, frozen=True, array_like=True, tag="lane-opened"):
 
 
 class LaneClosed(Struct, frozen=True, array_like=True, tag="lane-closed"):
-    """A subscriber counts no longer."""
+    """A subscriber was removed."""
 
     queue: int
     lane: int
 
 
 class SnapshotPart(Struct, frozen=True, array_like=True, tag="snapshot"):
-    """A piece of a queue's whole state; the last one makes it count."""
+    """A part of a queue's complete state; valid once the last part is there."""
 
     queue: int
     part: int
@@ -210,7 +211,7 @@ QueueFact = (
 
 
 def pieces_of(fact: QueueFact) -> Iterable[QueueFact]:
-    """The fact, or several that say the same, so that none outgrows a batch."""
+    """Split a fact into equivalent smaller ones, so that none exceeds a batch."""
     spans: Spans = getattr(fact, "spans", ())
     if len(spans) <= _SPANS_MAX:
         return (fact,)
@@ -219,7 +220,7 @@ def pieces_of(fact: QueueFact) -> Iterable[QueueFact]:
 
 
 def spans_of(sequences: Iterable[int]) -> Spans:
-    """The sequences as spans, in order."""
+    """Combine sequences to spans, in order."""
     ordered = sorted(sequences)
     if not ordered:
         return ()

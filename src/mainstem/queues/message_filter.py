@@ -1,11 +1,11 @@
-"""Which messages of a queue are meant: ``reason=rejected``, ``header.colour=red``, ``key=eu.*``.
+"""Conditions that select messages: ``reason=rejected``, ``header.colour=red``, ``key=eu.*``.
 
-    queue, reason, exchange   of the last death of a dead letter
+    queue, reason, exchange   of the last entry in the history of a dead letter
     key                       the routing key
     header.<name>             a header
-    attempts                  how often it was handed out, at least
+    attempts                  minimum number of deliveries
 
-Texts are patterns in which ``*`` stands for anything. All conditions have to be met.
+Texts are patterns in which ``*`` matches anything. All conditions have to match.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ Condition = Callable[[PeekedMessage], bool]
 
 
 def selection(where: Mapping[str, str]) -> Condition:
-    """Whether a message is meant.
+    """Compile conditions to a predicate for messages.
 
     Raises:
-        InvalidRequest: a condition is about something that is not known.
+        InvalidRequest: a condition is unknown.
     """
     conditions = [_condition(name, wanted) for name, wanted in where.items()]
     return lambda browsed: all(condition(browsed) for condition in conditions)
@@ -44,9 +44,9 @@ def _condition(name: str, wanted: str) -> Condition:
         return lambda browsed: browsed.attempts >= least
     raise InvalidRequest(
         ErrorCode.INVALID_ARGUMENT,
-        f"nothing is known of '{name}={wanted}'",
+        f"unknown condition '{name}={wanted}'",
         subject=name[:100],
-        remedy="ask for reason, queue, exchange, key, attempts or header.<name>",
+        remedy="use reason, queue, exchange, key, attempts or header.<name>",
     )
 
 

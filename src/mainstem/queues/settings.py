@@ -1,8 +1,8 @@
 """The settings of a queue, as given when it is declared.
 
-Protocols say the same in theirs (``arguments`` reads those of AMQP). Without a word a queue behaves
-as users of AMQP expect: no limits, no time-outs, messages returned at once. ``NATIVE`` is what a
-queue of the native protocol begins with.
+Protocols have their own names for them (``arguments`` reads those of AMQP). By default a queue
+behaves as users of AMQP expect: no limits, no time-outs, messages returned at once. ``NATIVE`` has
+the defaults of the native protocol.
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ COUNT_MAX = 2**63 - 1
 
 
 class QueueName(NamedTuple):
-    """A queue of one namespace; AMQP calls the namespace a virtual host."""
+    """The name of a queue and its namespace, AMQP's virtual host."""
 
     namespace: str
     name: str
@@ -31,7 +31,7 @@ class QueueName(NamedTuple):
 
 
 class DeliveryMode(StrEnum):
-    """Who gets a message."""
+    """Which consumers get a message."""
 
     ROUND_ROBIN = "round-robin"
     PRIORITY = "priority"
@@ -45,7 +45,7 @@ class DeliveryMode(StrEnum):
 
 
 class Overflow(StrEnum):
-    """What happens to a message that does not fit."""
+    """What happens to a message that exceeds a limit."""
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -54,21 +54,21 @@ class Overflow(StrEnum):
 
     @property
     def needs_credit(self) -> bool:
-        """Whether a publisher has to be told beforehand."""
+        """Whether publishes have to be refused or blocked beforehand."""
         return self is not Overflow.DROP_HEAD
 
 
 class QueueType(StrEnum):
-    """What RabbitMQ would keep the queue as; here it decides what a declaration may say."""
+    """RabbitMQ's queue type; here it only restricts what a declaration may contain."""
 
     CLASSIC = "classic"
     QUORUM = "quorum"
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """One declaration. None stands for "no limit" and "never".
+    """The settings of one queue. None means "no limit" and "never".
 
-    It is stored in full: what is usual may change, what was declared does not.
+    They are stored in full, so that changed defaults do not affect declared queues.
     """
 
     mode: DeliveryMode = DeliveryMode.ROUND_ROBIN
@@ -84,46 +84,46 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
     single_active: bool = False
-    # How long a consumer may keep a message; how often one may fail, and be handed out at all.
+    # Maximum time of a lease; maximum number of failures, and of deliveries in total.
     lease_ms: int | None = None
     max_attempts: int | None = None
     max_acquired: int | None = None
-    # How long a failed message waits: first, at most, and how much longer each time.
+    # Delay of a failed message: first, maximum, and growth factor.
     retry_ms: int = 0
     retry_max_ms: int = 120_000
     retry_factor: float = 2.0
-    # How long an unnamed subscriber of a fan-out may stay away.
+    # How long an unnamed subscriber of a fan-out may be absent.
     absence_ms: int = 30_000
-    # None: not declared by AMQP, or before types were kept; it may be declared as either.
+    # None: not declared by AMQP, or before types were stored; it may be declared as either.
     queue_type: QueueType | None = None
 
     @property
     def top_priority(self) -> int:
-        """The highest priority that the queue tells apart."""
+        """The highest priority that the queue distinguishes."""
         if self.mode is DeliveryMode.PRIORITY and not self.max_priority:
             return NATIVE_PRIORITY_MAX
         return self.max_priority
 
     @property
     def is_kept(self) -> bool:
-        """Whether the queue outlives its node: others are in memory only."""
+        """Whether the queue is durable: others are in memory only."""
         return self.durable and not self.exclusive
 
     @property
     def is_limited(self) -> bool:
-        """Whether the length has a limit of its own."""
+        """Whether the length is limited."""
         return self.max_length is not None or self.max_length_bytes is not None
 
     @property
     def reports_failures(self) -> bool:
-        """Whether clients of AMQP are told how often a message failed."""
+        """Whether AMQP clients get the number of failed deliveries of a message."""
         return self.queue_type is QueueType.QUORUM or self.max_attempts is not None
 
     def retry_delay_ms(self, failures: int) -> int:
-        """How long a message waits after failing for the n-th time."""
+        """The delay of a message after its n-th failure."""
         if not self.retry_ms:
             return 0
-        # Past the point where the limit holds anyway the power would only grow out of bounds.
+        # Above this exponent the maximum applies anyway, and the power could overflow.
         steps = min(failures - 1, 64)
         return int(min(self.retry_ms * self.retry_factor**steps, self.retry_max_ms))
 
@@ -138,9 +138,9 @@ NATIVE = QueueSettings(
 
 
 def default_dead_letter_queue(name: str, settings: QueueSettings) -> str | None:
-    """Where messages go that were tried often enough, if the settings limit that but do not say.
+    """The dead letter queue of a queue that limits attempts without a dead letter exchange.
 
-    None for queues that go with their connection or last consumer, and for dead letter queues.
+    None for exclusive, transient and auto-delete queues, and for dead letter queues.
     """
     is_wanted = settings.max_attempts is not None and settings.dead_letter_exchange is None
     is_lasting = settings.is_kept and not settings.auto_delete
@@ -151,7 +151,7 @@ def default_dead_letter_queue(name: str, settings: QueueSettings) -> str | None:
 
 
 def check_settings(settings: QueueSettings) -> None:
-    """Refuse what cannot be meant.
+    """Refuse invalid settings.
 
     Raises:
         InvalidRequest: with the name of the setting.
@@ -176,16 +176,16 @@ def check_settings(settings: QueueSettings) -> None:
     if not 1 <= settings.retry_factor <= 1_000:
         raise _refused("retry_factor", f"{settings.retry_factor} is not between 1 and 1000")
     if settings.dead_letter_key is not None and settings.dead_letter_exchange is None:
-        raise _refused("dead_letter_key", "there is no dead letter exchange")
+        raise _refused("dead_letter_key", "no dead letter exchange is set")
     if settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is None:
         raise _refused("overflow", f"{settings.overflow} needs a dead letter exchange")
     if settings.mode.is_fanout and (settings.single_active or settings.top_priority):
         wrong = "single_active" if settings.single_active else "max_priority"
-        raise _refused(wrong, f"every subscriber of a {settings.mode} queue gets all, in order")
+        raise _refused(wrong, f"not supported by a {settings.mode} queue")
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse names that AMQP could not carry."""
+    """Refuse names that are too long for AMQP."""
     if len(name.encode()) > QUEUE_NAME_BYTES_MAX:
         raise InvalidRequest(
             ErrorCode.INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
-"""Dates for queues: the date at the start plus what has passed since, so that time never goes back.
+"""Dates for queues: the date at the start plus the monotonic time since, which never goes back.
 
-A clock that is set back would otherwise bring expired messages to life, and one that is set forward
-would end every lease at once.
+A wall clock that is set back would make expired messages valid again, and one that is set forward
+would expire every lease at once.
 """
 
 from mainstem.model.clock import Clock

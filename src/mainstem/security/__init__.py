@@ -1,1 +1,1 @@
-"""Who is there, what they may do, how much of it: authentication, rules, quotas, audit."""
+"""Security: authentication, access rules, quotas, audit."""

@@ -1,9 +1,9 @@
-"""The audit: one JSON line for each login and for each refusal, and for each change of rights.
+"""The audit log: one JSON line for each login, each refusal and each change of rights.
 
     {"time":"2026-01-31T12:00:00.123Z","event":"login","outcome":"refused","user":"alice",...}
 
-Pure: lines are handed to whoever writes them. No secret ever is among the facts; texts that came
-from a client are cut, and JSON keeps a line one line.
+Pure: lines are passed to a callback that writes them. They never contain secrets; texts from
+clients are truncated, and JSON escapes keep each entry on one line.
 """
 
 import json
@@ -21,14 +21,14 @@ Write = Callable[[str], None]
 
 
 class Audit:
-    """Makes the lines."""
+    """Formats audit lines."""
 
     def __init__(self, clock: Clock, write: Write) -> None:
         self._wall_ms = clock.wall_ms
         self._write = write
 
     def logged_in(self, identity: Identity, address: str) -> None:
-        """Somebody has shown who he is."""
+        """A client logged in."""
         self._line(
             "login",
             "granted",
@@ -38,7 +38,7 @@ class Audit:
         )
 
     def login_refused(self, user: str, method: str, address: str, reason: str) -> None:
-        """Somebody has not; ``reason`` was not told to him."""
+        """A login was refused; ``reason`` is not sent to the client."""
         self._line("login", "refused", user=user, method=method, address=address, reason=reason)
 
     def refused(
@@ -56,7 +56,7 @@ class Audit:
         )
 
     def changed(self, identity: Identity, address: str, what: str, subject: str) -> None:
-        """Credentials, rules, roles, quotas or tokens are others now."""
+        """Credentials, rules, roles, quotas or tokens were changed."""
         self._line(
             "change",
             "done",

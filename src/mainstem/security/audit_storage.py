@@ -1,8 +1,8 @@
-"""Where the lines of the audit go: a file of its own that only its owner may read.
+"""Storage of the audit log: a file that only its owner may read.
 
-The file is put aside when it is large and few are kept, so that a client that is refused a million
-times cannot fill the disk. It is made when there is something to write. Writing is one ``write`` of
-one line; a full disk is reported in the node's own log and does not stop the node.
+The file is rotated when it is large and few are kept, so that a client that is refused a million
+times cannot fill the disk. It is created at the first line. Each line is one ``write``; a full disk
+is reported in the node's own log and does not stop the node.
 """
 
 import logging
@@ -44,7 +44,7 @@ class AuditFile:
             log.error("a line of %s is lost: %s", self._path.name, error)  # noqa: TRY400
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""Who somebody is: a principal, and the identity that one login gave it."""
+"""Principals, and the identity that a login establishes."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ NAME_LENGTH_MAX: Final = 255
 
 
 class Principal(NamedTuple):
-    """Somebody rules can name: ``User:alice``, ``Group:ops``, ``Role:consumer``."""
+    """The subject of a rule: ``User:alice``, ``Group:ops``, ``Role:consumer``."""
 
     kind: str
     name: str
@@ -29,11 +29,11 @@ ALL_USERS: Final = Principal(USER, "*")
 class Identity(Struct, frozen=True):
     """What a login established.
 
-    ``groups`` come from the token of an outside authority; ``until_ms`` (wall time) ends what a
-    token granted; ``by_token`` marks a login with one of our own tokens, whatever mechanism carried
-    it: who came with a token may not deal in tokens.
-    ``only_roles``: whatever the principal may do, this login may do only as much of it as these
-    roles allow.
+    ``groups`` come from the token of an external issuer; ``until_ms`` (wall time) is when a token
+    expires; ``by_token`` marks a login with one of our own tokens, by any mechanism: such a login
+    may not create or change tokens.
+    ``only_roles``: this login has only those rights of the principal that these roles also
+    allow.
     """
 
     principal: Principal
@@ -45,7 +45,7 @@ class Identity(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name under which rules may concern this login."""
+        """Every name by which rules may apply to this login."""
         return (str(self.principal), str(ALL_USERS), *(f"{GROUP}:{name}" for name in self.groups))
 
 
@@ -71,10 +71,10 @@ def parse_principal(text: str) -> Principal:
 
 
 def check_user_name(name: str) -> None:
-    """Refuse what could not log in, or could be taken for something else.
+    """Refuse a user name that could not log in, or that is ambiguous.
 
     Raises:
-        InvalidRequest: empty, too long, or with characters that cannot be seen.
+        InvalidRequest: empty, too long, or with unprintable characters.
     """
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable() or name == "*":
         raise InvalidRequest(

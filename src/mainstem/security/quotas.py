@@ -1,11 +1,12 @@
-"""How much a client may do per second, and how long it must wait when that was too much.
+"""Quotas: rate limits per second, and how long a client must wait after exceeding one.
 
     meter = quotas.meter("alice", "app-1", "10.0.0.7")
     throttle_ms = meter.charge(PRODUCE_BYTES, 60_000)
 
-Each limit is a bucket that fills at its rate and may be overdrawn; whoever overdraws waits until it
-is level again, as Kafka's clients do when they are told the time. Entities are Kafka's: the most
-specific of user and client id that has a limit decides, and an address limits besides.
+Each limit is a token bucket that fills at its rate and may be overdrawn; then the client waits
+until it is no longer negative, as Kafka's clients do for the throttle time in a response. Entities
+are Kafka's: the most specific of user and client id that has a limit decides, and limits of an
+address apply in addition.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -55,15 +56,15 @@ class QuotaBucket:
         self._at = now
 
     def charge(self, amount: float, now: float) -> float:
-        """Take an amount out; seconds until the bucket is level again, 0 while it is."""
-        # Asked for every read of a limited connection: with as few calls as can be.
+        """Take an amount; seconds until the bucket is no longer negative, 0 if it is not."""
+        # Called for every read of a limited connection, so with as few calls as possible.
         level = min(self._level + (now - self._at) * self.rate_per_s, self._burst)
         self._at = now
         self._level = level = level - amount
         return -level / self.rate_per_s if level < 0 else 0.0
 
     def refuses(self, amount: float, now: float) -> bool:
-        """Take an amount out if it is there; whether it was not."""
+        """Take an amount if it is available; returns whether it was not."""
         self._level = self._filled(now)
         if self._level < amount:
             return True
@@ -77,7 +78,7 @@ class QuotaBucket:
 
 
 class QuotaMeter:
-    """What one connection is charged to. Cheap while no limit concerns it."""
+    """The buckets that one connection is charged to. Cheap while no limit applies."""
 
     __slots__ = ("_buckets", "_client", "_quotas", "_user", "_version", "address")
 
@@ -90,7 +91,7 @@ class QuotaMeter:
         self._buckets: dict[str, tuple[QuotaBucket, ...]] = {}
 
     def charge(self, kind: str, amount: float) -> int:
-        """Count an amount; the milliseconds that the client has to wait."""
+        """Charge an amount; returns the milliseconds that the client has to wait."""
         quotas = self._quotas
         if not quotas.limited:
             return 0
@@ -121,7 +122,7 @@ class Quotas:
         self._buckets: dict[tuple[object, ...], QuotaBucket] = {}
 
     def load(self, entries: Iterable[QuotaEntry]) -> None:
-        """Let these be all limits from now on; buckets whose rate stays keep their level."""
+        """Replace all limits; buckets whose rate stays keep their level."""
         self._entries = {entry.entity: entry.limits for entry in entries}
         self.limited = bool(self._entries)
         self.version += 1
@@ -144,9 +145,9 @@ class Quotas:
         return tuple(found)
 
     def connection_refused(self, address: str, per_minute: int | None) -> bool:
-        """Count a new connection; whether its address makes too many.
+        """Count a new connection; returns whether its address exceeds its limit.
 
-        ``per_minute`` holds for addresses without a limit of their own; None: they have none.
+        ``per_minute`` applies to addresses without a limit of their own; None: no limit.
         """
         rate = self._of_address(CONNECTIONS, address)
         burst = max(1.0, rate or 0.0)
@@ -169,13 +170,13 @@ class Quotas:
         if bucket is None or bucket.rate_per_s != rate:
             bucket = QuotaBucket(rate, burst, self.now())
             if len(self._buckets) >= BUCKETS_MAX:
-                del self._buckets[next(iter(self._buckets))]  # the one asked for longest ago
+                del self._buckets[next(iter(self._buckets))]  # the least recently used
         self._buckets[key] = bucket
         return bucket
 
 
 def _precedence(user: str, client: str) -> Iterable[tuple[Entity, tuple[object, ...]]]:
-    """Entities from the most to the least specific, each with what tells its buckets apart."""
+    """Entities from the most to the least specific, each with the key of its buckets."""
     users = ((user, user), (None, user))
     for name, who in users:
         for client_name in (client, None):
@@ -186,10 +187,10 @@ def _precedence(user: str, client: str) -> Iterable[tuple[Entity, tuple[object, 
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """An entity in its one order.
+    """An entity in canonical order.
 
     Raises:
-        InvalidRequest: parts that do not go together.
+        InvalidRequest: parts that cannot be combined.
     """
     listed = list(parts)
     kinds = {kind for kind, _ in listed}
@@ -197,7 +198,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     if not listed or len(kinds) != len(listed) or not fits:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            f"no quota can be for {', '.join(kind for kind, _ in listed)[:200] or 'nobody'}",
+            f"no quota can be for {', '.join(kind for kind, _ in listed)[:200] or 'no entity'}",
             remedy=f"name {USER}, {CLIENT}, both, or {ADDRESS} alone",
         )
     if any(name is not None and not 0 < len(name) <= NAME_LENGTH_MAX for _, name in listed):

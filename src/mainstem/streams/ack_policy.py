@@ -1,9 +1,9 @@
-"""How many replicas must hold an append, and what follows from that when a writer is gone.
+"""How many replicas must hold an append, and what that means for fail-over.
 
     R replicas, A of them acknowledge       2 of 3: commit at the 2nd largest end
     a new writer needs R - A + 1 answers            fence 2, so at least one of them has it all
 
-Pure. Promises, for any record that ``committed`` covers: whichever ``fence_answers_min`` replicas
+Pure. Guarantees, for any record that ``committed`` covers: whichever ``fence_answers_min`` replicas
 answer, ``recovered_end`` of their ends covers it as well; and it survives the loss of ``A - 1``
 replicas.
 """
@@ -70,7 +70,7 @@ def policy_for(replicas: int, *, min_insync: int, acks: int | None = None) -> Ac
     if replicas < min_insync:
         raise Unavailable(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{replicas} replicas are there, min.insync.replicas asks for {min_insync}",
+            f"there are {replicas} replicas, min.insync.replicas requires {min_insync}",
         )
     requested = replicas // 2 + 1 if acks is None else min(acks, replicas)
     return AckPolicy(replicas, max(requested, min_insync))

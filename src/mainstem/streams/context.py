@@ -1,4 +1,4 @@
-"""What the drivers of streams work with: the services of the node, passed in once."""
+"""Services of the node that the drivers of streams use, passed in once."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ SettingsOf = Callable[[Topic], TopicSettings]
 
 
 class PeerMessaging(PeerRequester, Protocol):
-    """How other nodes are reached; ``Peers`` on a network, anything else in simulations."""
+    """Access to other nodes; ``Peers`` on a network, a simulated one in simulations."""
 
     def note(self, node: NodeId, service: PeerService, chunks: Sequence[Chunk]) -> bool:
-        """Send a note to a node, in order; False if that is impossible now."""
+        """Send a note to a node, in order; False if that is not possible now."""
         ...
 
     def serve(
@@ -30,11 +30,11 @@ class PeerMessaging(PeerRequester, Protocol):
         service: PeerService,
         handler: Callable[[NodeId, memoryview], Awaitable[Sequence[Chunk]]],
     ) -> None:
-        """Answer questions for a service."""
+        """Register the handler of a service's requests."""
         ...
 
     def on_note(self, service: PeerService, handler: Callable[[NodeId, memoryview], None]) -> None:
-        """Take notes for a service."""
+        """Register the handler of a service's notes."""
         ...
 
 
@@ -85,5 +85,5 @@ def directory_of(facts: Range, node: NodeId) -> str:
 
 
 def is_lone(stream: Stream) -> bool:
-    """Whether only one node holds a stream, and goes on where its files end."""
+    """Whether only one node holds a stream, and continues where its files end."""
     return not stream.is_taken_over and all(len(one.replicas) == 1 for one in stream.ranges)

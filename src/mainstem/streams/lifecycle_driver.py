@@ -1,9 +1,9 @@
 """Opens the streams of this node when it starts, and follows the catalogue afterwards.
 
-On start every stream that only this node holds is taken up where its files end, and all of them get
-their next epoch in one command, because a restarted writer never reuses an epoch. Then topics come,
-grow, change and go as the catalogue's facts say. Streams that other nodes hold as well are opened,
-taken over and let go by ``roles_service``.
+On start every stream that only this node holds continues where its files end, and all of them get
+their next epoch in one command, because a restarted writer never reuses an epoch. Then topics are
+created, grow, change and are deleted as facts arrive. Streams that other nodes hold as well are
+opened, taken over and closed by ``roles_service``.
 """
 
 import logging
@@ -69,7 +69,7 @@ class StreamLifecycle:
                 self._damaged[stream.id] = error
                 continue
             found[stream.id] = (log, state)
-            # Without a sync before the machine went down nobody knows what the end had been.
+            # Without a sync before the machine went down it is unknown where the end was.
             unsure = store.trust is FileTrust.OTHER_BOOT and not settings.fsync
             ends.append(_end_of(stream, log, suspect=unsure))
         if ends:
@@ -94,7 +94,7 @@ class StreamLifecycle:
         self.save_producers()
 
     def save_producers(self) -> None:
-        """Write down every producer state with its offset, which spares the next start a scan."""
+        """Save every producer state with its offset, so that the next start needs no scan."""
         states = {
             str(stream.id): (stream.next_offset, stream.state.snapshot())
             for stream in self._table.all()
@@ -109,7 +109,7 @@ class StreamLifecycle:
             _log.warning("producer states are not saved, the next start scans: %s", refusal)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Refuse all further requests."""
         if self._roles is not None:
             self._roles.close()
         reason = MainstemError(ErrorCode.SHUTTING_DOWN, "the node is stopping")
@@ -133,12 +133,12 @@ class StreamLifecycle:
                 for topic in list(self._context.placement.catalogue.topics()):
                     self._configure(topic)
             case _:
-                pass  # the others are answers to commands of this very service
+                pass  # the others are replies to commands of this service
         if self._roles is not None:
             self._roles.on_fact(fact)
 
     def resync(self) -> None:
-        """The catalogue was replaced as a whole: look at everything."""
+        """The catalogue was replaced as a whole: update everything."""
         known = {topic.id for topic in self._context.placement.catalogue.topics()}
         for topic_id in [one for one in self._table.topics() if one not in known]:
             self._drop(commands.TopicDeleted(topic_id, self._table.name_of(topic_id)))
@@ -167,7 +167,7 @@ class StreamLifecycle:
                 self._open(topic, stream, log, StreamState())
 
     def _open(self, topic: Topic, stream: Stream, last: RangeLog, state: StreamState) -> None:
-        """Take a stream up; ``last`` is the range that was open when its end was determined."""
+        """Open a stream; ``last`` is the range that was open when its end was determined."""
         settings = self._context.settings_of(topic)
         writer = _writer(self._context, stream, topic, settings)
         store = self._context.store
@@ -190,7 +190,7 @@ class StreamLifecycle:
         self._table.list_stream(writer)
 
     def _close_off(self, topic: Topic, stream: Stream, error: Corrupt) -> None:
-        """A stream whose files are damaged answers so; all others go on."""
+        """A stream whose files are damaged answers with that error; all others continue."""
         _log.error("%s-%d is closed off: %s", topic.name, stream.id.partition, error)
         self._context.flusher.metrics.log_corruptions += 1
         settings = self._context.settings_of(topic)
@@ -243,9 +243,9 @@ async def _adopt_follower(
 
 
 def lone_streams(catalogue: CatalogueTables, node: NodeId) -> list[Stream]:
-    """The streams that a node writes and nobody else holds, as it finds them when it starts.
+    """The streams that a node writes and no other node holds, as it finds them when it starts.
 
-    One that was elected to it, or rebuilt, is among them: a restart seals it all the same.
+    Elected and rebuilt ones are included: a restart seals these too.
     """
     return [
         stream

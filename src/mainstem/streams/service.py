@@ -29,7 +29,7 @@ class StreamService:
 
     Args:
         context: the services of the node.
-        peers: how other nodes are reached; None: there are none.
+        peers: access to other nodes; None: there are none.
     """
 
     def __init__(self, context: NodeContext, peers: PeerMessaging | None = None) -> None:
@@ -40,14 +40,14 @@ class StreamService:
             self._roles = StreamRoles(with_peers(context, peers), self.table)
         self.lifecycle = StreamLifecycle(context, self.table, self._roles)
         self.ranges = RangeMaintenance(context, self._roles)
-        # Bound, not wrapped: every append and every read asks for its partition.
+        # Bound, not wrapped: every append and every read looks up its partition.
         self.partition = self.table.partition
         self.partition_by_id = self.table.partition_by_id
 
     # Reading
 
     def reader(self, topic: str, partition: int) -> StreamWriter | StreamFollower:
-        """The stream, to be read: as it is written here, or as far as a replica here knows it.
+        """The stream for reading: as it is written here, or as far as a replica here has it.
 
         Raises:
             MainstemError: as ``partition`` does.
@@ -65,16 +65,16 @@ class StreamService:
         return self.reader(self.table.name_of(topic), partition)
 
     async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
-        """A look into a stream that is written here; raises as ``partition`` does."""
-        del until  # all that there is can be seen here
+        """A reader of a stream that is written here; raises as ``partition`` does."""
+        del until  # everything is visible here
         return LocalReader(self.partition(topic, partition))
 
     def stable_reader(self, topic: str, partition: int) -> LocalReader:
-        """A look into what can be read here, which may end sooner than at the writer."""
+        """A reader of what can be read here, which may end earlier than at the writer."""
         return LocalReader(self.reader(topic, partition))
 
     def nearest(self, stream: StreamId, rack: str, offset: int) -> NodeId:
-        """The replica in a rack that readers of a stream may turn to; ``NO_NODE``: none."""
+        """The replica in a rack that readers of a stream may use; ``NO_NODE``: none."""
         writer = self.table.writer(stream)
         known = self._context.placement.catalogue.stream(stream)
         if writer is None or known is None or not isinstance(writer.replication, ReplicationDriver):
@@ -97,7 +97,7 @@ class StreamService:
         ]
 
     def _size_of(self, stream: StreamWriter) -> int:
-        """Where another node writes, the copies that are here count."""
+        """If another node writes, the copies that are here count."""
         if self._roles is None or stream.closed is None:
             return sum(log.size_bytes for log in stream.ranges)
         logs = self._roles.replicas.registry.logs_of(stream.id)
@@ -114,7 +114,7 @@ class StreamService:
     ) -> Offset:
         """Stage, flush and wait until committed.
 
-        ``verified``: the coordinator has just said that the partition is in the transaction.
+        ``verified``: the coordinator has just confirmed that the partition is in the transaction.
         """
         stream = self.partition(topic, partition)
         base = stream.stage(memoryview(batch), 0, len(batch), verified=verified)
@@ -153,7 +153,7 @@ class StreamService:
         exclude: Sequence[NodeId] = (),
         new_writer: NodeId | None = None,
     ) -> None:
-        """Let a stream that is written here go on in another range, or on another node."""
+        """Continue a stream that is written here in another range, or on another node."""
         writer = self.table.writer(stream)
         if writer is None:
             return

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def refusal_of(error: BaseException) -> Unavailable | None:
-    """The refusal that ends without a restart, if the error is one; raw file errors included."""
+    """The transient refusal, if the error is one; raw file errors included."""
     if isinstance(error, OSError):
         error = storage_error(error, Path(str(error.filename or "the data folder")))
     if isinstance(error, Unavailable) and error.code in STORAGE_RECOVERS:
@@ -28,7 +28,7 @@ def refusal_of(error: BaseException) -> Unavailable | None:
 async def retried(
     step: Callable[[], ResultT], what: str, is_over: Callable[[], bool]
 ) -> ResultT | None:
-    """Call ``step`` until storage allows it; None if ``is_over`` says so first.
+    """Call ``step`` until storage allows it; None if ``is_over`` returns true first.
 
     Raises:
         BaseException: ``step`` failed in any other way.

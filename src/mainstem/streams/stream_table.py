@@ -1,6 +1,6 @@
 """Streams by name and by id, one row per topic; those of other nodes are closed.
 
-Whoever keeps something in a stream is told when this node begins and ceases to write it.
+Listeners are notified when this node starts and stops writing a stream.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class StreamTable:
         return found if found is not None and found.closed is None else None
 
     def watch(self, opened: Opened, closed: Closed) -> None:
-        """Tell of every stream that this node writes, now and later, and of those it ceases to."""
+        """Notify of every stream that this node writes, now and later, and when that ends."""
         self._watchers.append((opened, closed))
         for stream in self._written():
             if stream.closed is None:
@@ -102,7 +102,7 @@ class StreamTable:
                 opened(stream)
 
     def depose(self, stream: StreamId, reason: MainstemError) -> None:
-        """This node does not write a stream, now or any more."""
+        """This node does not, or no longer, write a stream."""
         row = self._by_id.get(stream.topic, [])
         if stream.partition < len(row):
             found = row[stream.partition]
@@ -114,7 +114,7 @@ class StreamTable:
                 closed(stream)
 
     def take_out(self, topic: TopicId, name: str) -> list[StreamWriter]:
-        """The streams of a topic that is gone."""
+        """Remove the streams of a deleted topic."""
         for stream in self._by_id.get(topic, []):
             gone = unknown(ErrorCode.UNKNOWN_TOPIC, f"{name}-{stream.id.partition}")
             self.depose(stream.id, gone)
@@ -123,7 +123,7 @@ class StreamTable:
 
 
 def unknown(code: ErrorCode, subject: str) -> InvalidRequest:
-    """The answer to who names a partition that does not exist."""
+    """The refusal for a partition that does not exist."""
     return InvalidRequest(code, "there is no such partition here", subject=subject)
 
 

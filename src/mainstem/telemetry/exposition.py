@@ -1,4 +1,4 @@
-"""Metrics in the two formats that people and tools ask for: Prometheus text and JSON.
+"""Metrics in two formats: Prometheus text and JSON.
 
 The Prometheus library is imported at the first scrape, because a node should start without it. The
 number of series is bounded: a node with very many partitions reports the largest ones.
@@ -30,7 +30,7 @@ def prometheus_text(metrics: Metrics, sample: Sample, api_name: ApiName = str) -
 
 
 def json_summary(metrics: Metrics, sample: Sample) -> dict[str, object]:
-    """The figures a person looks for first, in snake case."""
+    """The main figures, as a JSON summary in snake case."""
     return {
         "total_messages_published": metrics.messages_in,
         "total_messages_delivered": metrics.messages_out,
@@ -62,7 +62,7 @@ def _mean_ms(total_seconds: float, count: int) -> float:
 
 
 class _Collected:
-    """One scrape, in the shape that the library asks for."""
+    """One scrape, as a collector of the Prometheus library."""
 
     def __init__(self, metrics: Metrics, sample: Sample, api_name: ApiName) -> None:
         self._metrics = metrics
@@ -96,7 +96,7 @@ class _Collected:
             ("mainstem_kafka_requests", "Requests by API.", self._metrics.requests),
             (
                 "mainstem_kafka_request_errors",
-                "Requests that no answer fits and that ended their connection, by API.",
+                "Requests that could not be answered and closed their connection, by API.",
                 self._metrics.request_errors,
             ),
         ):
@@ -187,10 +187,10 @@ def _lags(lags: Iterable[LagSample]) -> Iterator["Metric"]:
 
     labels = ["group", "topic", "partition"]
     committed = GaugeMetricFamily(
-        "mainstem_group_committed_offset", "Position that the group committed.", labels=labels
+        "mainstem_group_committed_offset", "Offset that the group committed.", labels=labels
     )
     records = GaugeMetricFamily(
-        "mainstem_group_lag_records", "Records between position and end.", labels=labels
+        "mainstem_group_lag_records", "Records from the committed offset to the end.", labels=labels
     )
     seconds = GaugeMetricFamily(
         "mainstem_group_lag_seconds", "Age of the next record to be read.", labels=labels

@@ -1,4 +1,4 @@
-"""Liveness and readiness as a pure summary of what the parts of a node say about themselves.
+"""Liveness and readiness as a pure summary of the states that the parts of a node report.
 
 *Live*: the process should not be restarted. *Ready*: clients may be sent here. *Healthy*: both, and
 nothing needs an operator.
@@ -13,17 +13,17 @@ from mainstem.telemetry.metrics import Metrics, Sample
 
 
 class State(Enum):
-    """What a part says about itself."""
+    """The state that a part reports."""
 
     STARTING = "starting"
     OK = "ok"
-    DEGRADED = "degraded"  # serves, but somebody should look: a full disk, a damaged file
+    DEGRADED = "degraded"  # serves, but needs attention: a full disk, a damaged file
     STOPPING = "stopping"
     FAILED = "failed"
 
 
 class Component(Struct, frozen=True):
-    """One part of the node and how it is."""
+    """One part of the node and its state."""
 
     name: str
     state: State

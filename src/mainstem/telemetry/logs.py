@@ -3,9 +3,9 @@
     2026-01-31 12:00:00.123 INFO  node: ready kafka=127.0.0.1:9092 startup_ms=211
     {"time":"2026-01-31T12:00:00.123Z","level":"info","component":"node","message":"ready",...}
 
-Facts go into ``extra``, never into the sentence, so that a line can be searched by them. Values
-whose name or shape betrays a secret are blanked. A sentence that repeats is written a few times and
-then counted, so that one broken client cannot fill a disk.
+Facts go into ``extra``, never into the message, so that a line can be searched by them. Values
+whose name or form indicates a secret are blanked. A message that repeats is written a few times and
+then counted, so that one faulty client cannot fill a disk.
 """
 
 import json
@@ -21,7 +21,7 @@ REPEAT_WINDOW_S = 10.0
 REPEATS_REMEMBERED_MAX = 1_000
 VALUE_LENGTH_MAX = 2_000
 
-# What every record has; anything else came through ``extra``.
+# Attributes of every log record; all others came through ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SECRET_NAME = re.compile(r"passw|secret|token|credential|authori[sz]ation|api_?key|private", re.I)
 _SECRET_IN_URL = re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(@)")
@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for a person, facts behind the sentence."""
+    """One text line: the message, then the facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, and the traceback below it if there is one."""
@@ -81,7 +81,7 @@ class TextFormatter(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Writes a repeating sentence a few times per window, then says how many were left out."""
+    """Writes a repeated message a few times per window, then logs how many were left out."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
 """Every metric of a node, declared once, counted in plain integers.
 
     metrics.messages_in += batch.record_count          on the path of a message
-    exposition.prometheus_text(metrics, sample())      when somebody asks
+    exposition.prometheus_text(metrics, sample())      on each scrape
 
 Incrementing an attribute costs tens of nanoseconds and takes no lock, because one loop owns all
-state. What must be computed, such as consumer lag, arrives in a ``Sample`` that is taken when
-somebody asks. This module knows names and meanings; ``exposition`` knows formats.
+state. What must be computed, such as consumer lag, arrives in a ``Sample`` that is taken on each
+scrape. This module defines names and meanings; ``exposition`` defines formats.
 
 To add a metric that is a plain number, add one line to ``Metrics`` with its public name and its
 meaning; what has labels gets a family of its own in ``exposition``.
@@ -62,23 +62,24 @@ class Metrics:
     batches_refused: int = counter(
         "mainstem_broker_batches_refused", "Batches answered with an error."
     )
-    messages_out: int = counter("mainstem_broker_messages_out", "Offsets handed to readers.")
-    bytes_out: int = counter("mainstem_broker_bytes_out", "Bytes of batches handed to readers.")
+    messages_out: int = counter("mainstem_broker_messages_out", "Offsets returned to readers.")
+    bytes_out: int = counter("mainstem_broker_bytes_out", "Bytes of batches returned to readers.")
     malformed_frames: int = counter(
         "mainstem_kafka_malformed_frames",
-        "Frames that ended their connection because they could not be understood.",
+        "Frames that could not be decoded and closed their connection.",
     )
     client_pushes: int = counter(
-        "mainstem_client_metrics_pushes", "Pushes of clients' own metrics that were kept."
+        "mainstem_client_metrics_pushes", "Accepted pushes of clients' own metrics."
     )
     client_push_bytes: int = counter(
-        "mainstem_client_metrics_push_bytes", "Their bytes, as they were sent."
+        "mainstem_client_metrics_push_bytes",
+        "Bytes of accepted pushes of clients' own metrics, as sent.",
     )
     fetches_parked: int = gauge(
         "mainstem_broker_fetches_parked", "Fetches waiting for new records."
     )
     frame_bytes_held: int = gauge(
-        "mainstem_frame_memory_bytes", "Received bytes that are kept until they can be served."
+        "mainstem_frame_memory_bytes", "Received bytes held until their requests can be served."
     )
     frame_memory_refusals: int = counter(
         "mainstem_frame_memory_refusals",
@@ -95,7 +96,7 @@ class Metrics:
         "Connections closed at once because a limit was reached.",
     )
     log_syncs: int = counter(
-        "mainstem_log_syncs", "Rounds of flushes to disk; one serves all who wait."
+        "mainstem_log_syncs", "Rounds of flushes to disk; one round serves all waiting writers."
     )
     log_sync_seconds: float = counter("mainstem_log_sync_seconds", "Time spent in flushes to disk.")
     log_corruptions: int = counter("mainstem_log_corruptions", "Damaged places found in files.")
@@ -107,18 +108,18 @@ class Metrics:
     )
 
     def disk_measured(self, free_bytes: int, *, is_full: bool) -> None:
-        """The free space of the data folder was looked at."""
+        """Record the free space of the data folder."""
         self.disk_free_bytes = free_bytes
         self.disk_full = int(is_full)
 
     def synced(self, seconds: float) -> None:
-        """One round of flushes to disk is done."""
+        """Record one round of flushes to disk."""
         self.log_syncs += 1
         self.log_sync_seconds += seconds
 
 
 class StreamSample(Struct, frozen=True):
-    """One stream at the moment of asking."""
+    """One stream at the time of the scrape."""
 
     topic: str
     partition: int
@@ -128,7 +129,7 @@ class StreamSample(Struct, frozen=True):
 
 
 class LagSample(Struct, frozen=True):
-    """How far one group is behind in one stream."""
+    """The lag of one group in one stream."""
 
     group: str
     topic: str
@@ -139,7 +140,7 @@ class LagSample(Struct, frozen=True):
 
 
 class QueueSample(Struct, frozen=True):
-    """One queue at the moment of asking."""
+    """One queue at the time of the scrape."""
 
     namespace: str
     queue: str
@@ -151,9 +152,9 @@ class QueueSample(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """What is computed only when somebody asks.
+    """Values that are computed on each scrape.
 
-    ``queue_counts`` holds what queues did since the start, by what it was and why ("" for plain).
+    ``queue_counts`` holds the counts of queues since the start, by event and reason ("" for none).
     """
 
     streams: Sequence[StreamSample] = ()
@@ -171,4 +172,4 @@ PLAIN: Final[dict[str, PlainMetric]] = {
     for declared in fields(Metrics)
     if PlainMetric in declared.metadata
 }
-"""The metrics that are plain numbers, by attribute, in the order in which they are shown."""
+"""The metrics that are plain numbers, by attribute, in display order."""

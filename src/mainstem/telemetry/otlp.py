@@ -2,9 +2,8 @@
 
     MetricsData ▸ ResourceMetrics ▸ ScopeMetrics ▸ Metric ▸ Gauge, Sum or Histogram ▸ points
 
-Pure. What is unknown is skipped, what is damaged is ``Corrupt``, and no more than the given number
-of points is taken, nor more than a number of fields looked at, so that a small message becomes
-neither a large answer nor much work.
+Pure. Unknown fields are skipped, damaged ones raise ``Corrupt``, and the numbers of points and of
+fields are limited, so that a small message causes neither a large answer nor much work.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ TEXT_LENGTH_MAX: Final = 300
 ATTRIBUTES_MAX: Final = 32
 """Of one point; more are dropped."""
 FIELDS_MAX: Final = 200_000
-"""Looked at in one message: a megabyte of the smallest fields would keep a node busy."""
+"""Fields read of one message: a megabyte of the smallest fields would keep a node busy."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
@@ -35,7 +34,7 @@ Field = tuple[
 
 
 class MetricPoint(Struct, frozen=True, omit_defaults=True):
-    """One measured value. A histogram has the number and the sum of what it counted."""
+    """One measured value. A histogram has the number and the sum of its values."""
 
     name: str
     kind: str  # "gauge", "sum" or "histogram"
@@ -46,14 +45,14 @@ class MetricPoint(Struct, frozen=True, omit_defaults=True):
 
 
 class PushedMetrics(Struct, frozen=True):
-    """What one push brought."""
+    """The content of one push."""
 
     resource: dict[str, Value]
     points: list[MetricPoint]
 
 
 class _Message:
-    """The bytes of a whole message, and how many of its fields may still be looked at."""
+    """The bytes of a whole message, and how many of its fields may still be read."""
 
     __slots__ = ("_fields_left", "_view")
 
@@ -116,7 +115,7 @@ def decode_metrics(data: bytes, *, points_max: int, fields_max: int = FIELDS_MAX
     """The points in a ``MetricsData``.
 
     Raises:
-        Corrupt: it is none.
+        Corrupt: it is malformed.
         InvalidRequest: there are more points or fields than that.
     """
     message = _Message(data, fields_max)

@@ -15,30 +15,30 @@ QUEUE_SERIES_MAX = 10_000
 
 _COUNTED = {
     "published": "Messages published to exchanges and queues.",
-    "refused": "Messages refused: a queue was full, memory short, the disk failed.",
-    "unroutable": "Messages that reached no queue.",
-    "delivered": "Messages handed to consumers.",
-    "redelivered": "Messages handed out that somebody had before.",
+    "refused": "Messages refused: a queue was full, memory was short or the disk failed.",
+    "unroutable": "Messages that were routed to no queue.",
+    "delivered": "Messages delivered to consumers.",
+    "redelivered": "Messages delivered again after an earlier delivery.",
     "acknowledged": "Messages that consumers acknowledged.",
-    "returned": "Messages that consumers gave back.",
+    "returned": "Messages that consumers returned to the queue.",
     "rejected": "Messages that consumers rejected.",
-    "delivery_ms": "Milliseconds from storing to the first delivery, of all messages together.",
+    "delivery_ms": "Sum of the milliseconds from storing to the first delivery, over all messages.",
 }
 _BY_REASON = {
-    "dropped": "Messages that left without having been acknowledged, by reason.",
-    "dead_lettered": "Dead letters that were stored, by reason.",
+    "dropped": "Messages removed without an acknowledgement, by reason.",
+    "dead_lettered": "Dead letters stored, by reason.",
 }
 _GAUGES = {
-    "ready": "Messages that a consumer could have now.",
-    "unsettled": "Messages that somebody has in hand.",
-    "delayed": "Messages that wait for their time.",
+    "ready": "Messages ready for delivery.",
+    "unsettled": "Messages delivered and not settled yet.",
+    "delayed": "Messages with a delay that has not passed yet.",
     "total_bytes": "Bytes of all messages.",
     "consumers": "Consumers.",
 }
 
 
 def queue_families(sample: Sample) -> Iterator["Metric"]:
-    """Every family that is about queues."""
+    """Every metric family of queues."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
     for name, text in _COUNTED.items():
@@ -58,7 +58,7 @@ def queue_families(sample: Sample) -> Iterator["Metric"]:
 
 
 def queue_summary(sample: Sample) -> dict[str, object]:
-    """The figures about queues that a person looks for first."""
+    """The main figures of queues, for the JSON summary."""
     plain = {name: sample.queue_counts.get(name, {}).get("", 0) for name in _COUNTED}
     return {
         "queue_count": len(sample.queues),

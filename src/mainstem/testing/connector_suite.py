@@ -1,4 +1,4 @@
-"""The tests that every connector inherits, built-in ones and those of other packages.
+"""Test suites that every connector inherits, built-in ones and those of other packages.
 
     class TestCrmSource(SourceSuite):
         connector = crm.SOURCE
@@ -7,9 +7,9 @@
         def config(self, tmp_path: Path) -> dict[str, object]:
             return {"url": ...}
 
-Inherit ``SourceSuite`` or ``SinkSuite`` in a test module and offer a fixture ``spark``: a session
-whose workers can import the connector. What a suite asks of a connector is what the runtime relies
-on: ``mainstem.pipelines.connector.shapes`` says it in words.
+Inherit ``SourceSuite`` or ``SinkSuite`` in a test module and provide a fixture ``spark``: a session
+whose workers can import the connector. A suite checks the contract of a connector on which the
+runtime relies; ``mainstem.pipelines.connector.shapes`` describes it.
 """
 
 import json
@@ -34,61 +34,61 @@ SINK_ROWS = 20
 
 
 class ConnectorSuite:
-    """What holds for sources and sinks alike."""
+    """Tests of sources and sinks."""
 
     connector: ClassVar[Any]  # a Source or a Sink
 
     def config(self, tmp_path: Path) -> dict[str, object]:
-        """Settings that work, as they would stand in a file."""
-        raise AssertionError(f"{type(self).__name__} has to say what its config is")
+        """Valid settings, as in a pipeline file."""
+        raise AssertionError(f"{type(self).__name__} has to define config")
 
     def broken_config(self, tmp_path: Path) -> dict[str, object] | None:
-        """Settings that fit but cannot work, such as a wrong password; None: there are none."""
+        """Well-formed settings that fail, such as a wrong password; None if there are none."""
         del tmp_path
         return None
 
     def loaded(self, raw: dict[str, object]) -> Any:
-        """Settings as the connector gets them."""
+        """The parsed settings, as passed to the connector."""
         config, mismatches = fit(raw, self.connector.spec().config, "config")
         assert not mismatches, [str(each.problem) for each in mismatches]
         return config
 
     def test_the_spec_is_complete(self) -> None:
-        """Name, title and shape of the settings are there, and every library has its extra."""
+        """Name, title and settings schema are defined, and every library has an extra."""
         spec = self.connector.spec()
         assert NAME.fullmatch(spec.name)
         assert spec.title
         assert spec.kind in {"source", "sink"}
-        assert bool(spec.modules) <= bool(spec.extra), "an extra has to bring the libraries"
+        assert bool(spec.modules) <= bool(spec.extra), "an extra has to install the libraries"
         assert spec.config.__struct_config__.forbid_unknown_fields
 
     def test_every_setting_is_described_in_the_schema(self) -> None:
-        """The JSON Schema can be shown to users as it is."""
+        """The JSON Schema is complete enough to show to users."""
         schema = json.loads(json.dumps(self.connector.spec().schema()))
         described = schema["$defs"][self.connector.spec().config.__name__]["properties"]
         assert not [name for name, each in described.items() if not _has_description(each)]
 
     def test_an_unknown_setting_is_refused(self, tmp_path: Path) -> None:
-        """A misspelt key is told, not ignored."""
+        """A misspelt key is reported, not ignored."""
         raw = {**self.config(tmp_path), "no_such_setting": 1}
         _, mismatches = fit(raw, self.connector.spec().config, "config")
         assert [each.problem.path for each in mismatches] == ["config.no_such_setting"]
 
     def test_secrets_are_marked_as_secrets(self, tmp_path: Path) -> None:
-        """What is called a password is hidden wherever it would be shown."""
+        """A password is hidden wherever settings are shown."""
         raw = self.config(tmp_path)
         hidden = set(secrets_in(self.loaded(raw)))
         named = {str(value) for name, value in raw.items() if SECRET_NAME.search(name)}
         assert named <= hidden
 
     def test_a_check_of_working_settings_finds_no_error(self, tmp_path: Path) -> None:
-        """It says at least that all is well."""
+        """The check returns at least one result, and no errors."""
         found = self.connector.check(self.loaded(self.config(tmp_path)))
         assert found
         assert not [each for each in found if each.severity is Severity.ERROR]
 
     def test_a_check_of_broken_settings_says_what_is_wrong(self, tmp_path: Path) -> None:
-        """It reports instead of raising, and gives no secret away."""
+        """The check reports errors instead of raising, and reveals no secret."""
         raw = self.broken_config(tmp_path)
         if raw is None:
             return
@@ -103,13 +103,13 @@ class ConnectorSuite:
 
 
 class SourceSuite(ConnectorSuite):
-    """What holds for sources. ``rows`` is how many records the settings lead to."""
+    """Tests of sources. ``rows`` is the number of records that the settings produce."""
 
     rows: ClassVar[int]
     rows_per_batch_max: ClassVar[int] = 7
 
     def place(self, tmp_path: Path) -> Place:
-        """A place with a bound on batches that makes several of them."""
+        """A location with a batch limit small enough for several batches."""
         limit = self.rows_per_batch_max if self.connector.spec().limits_rows else None
         return Place(
             pipeline="sources.suite",
@@ -119,7 +119,7 @@ class SourceSuite(ConnectorSuite):
         )
 
     def test_discover_names_what_can_be_read(self, tmp_path: Path) -> None:
-        """Each find has a name of its own and settings that select it."""
+        """Each discovered item has a unique name and settings that select it."""
         found = self.connector.discover(self.loaded(self.config(tmp_path)))
         names = [each.name for each in found]
         assert len(names) == len(set(names))
@@ -136,7 +136,7 @@ class SourceSuite(ConnectorSuite):
             assert max(map(len, batches)) <= self.rows_per_batch_max
 
     def test_a_restart_goes_on_where_it_was(self, spark: Any, tmp_path: Path) -> None:
-        """A second run on the same checkpoint brings nothing again."""
+        """A second run on the same checkpoint returns no record again."""
         self._run(spark, tmp_path)
         assert sum(map(len, self._run(spark, tmp_path))) == 0
 
@@ -164,14 +164,14 @@ class SourceSuite(ConnectorSuite):
 
 
 class SinkSuite(ConnectorSuite):
-    """What holds for sinks."""
+    """Tests of sinks."""
 
     def written(self, tmp_path: Path) -> list[bytes]:
-        """The values that the other side holds now, in any order."""
-        raise AssertionError(f"{type(self).__name__} has to say what was written")
+        """The values that the target contains now, in any order."""
+        raise AssertionError(f"{type(self).__name__} has to return what was written")
 
     def test_every_record_arrives(self, spark: Any, tmp_path: Path) -> None:
-        """All of several batches."""
+        """All records of several batches are written."""
         expected = self._run(spark, tmp_path)
         assert Counter(self.written(tmp_path)) == Counter(expected)
 
@@ -204,13 +204,13 @@ class SinkSuite(ConnectorSuite):
 
 
 def run_once(writer: Any, tmp_path: Path) -> None:
-    """Run a writer until everything that is there now has arrived."""
+    """Run a writer until all available input is processed."""
     located = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     located.trigger(availableNow=True).start().awaitTermination()
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """Leave a checkpoint as a crash does that comes between the sink's write and the commit."""
+    """Leave a checkpoint as after a crash between the sink's write and the commit."""
     commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
     last = max(commits, key=lambda path: int(path.name))
     last.unlink()

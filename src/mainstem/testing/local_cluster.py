@@ -1,7 +1,7 @@
-"""Several real nodes that form a cluster, each in its own process, to be killed one by one.
+"""A cluster of real nodes, each in its own process, that can be killed individually.
 
-Promises: those of ``local_node`` for each; every node counts as a machine of its own; a node that
-is started again keeps its addresses.
+Guarantees: those of ``local_node`` for each; every node counts as a machine of its own; a node that
+is restarted keeps its addresses.
 """
 
 import json
@@ -28,8 +28,8 @@ class MemberNode(LocalNode):
 
     Args:
         number: its node id.
-        folder: where all nodes have their data.
-        join: where others are; nothing for the first node.
+        folder: the folder with the data of all nodes.
+        join: the addresses of other nodes; empty for the first node.
         arguments: further command line arguments of the node.
         environment: variables set on top of this process's environment.
     """
@@ -45,7 +45,9 @@ class MemberNode(LocalNode):
         super().__init__(folder / f"node-{number}", arguments=arguments, environment=environment)
         self.number = number
         self.join = tuple(join)
-        self.prefix: tuple[str, ...] = ()  # what runs the command, such as another namespace
+        self.prefix: tuple[
+            str, ...
+        ] = ()  # prefix of the command, such as one that enters a network namespace
         self.peers = f"127.0.0.1:{free_port()}"
         self.secret = folder / SECRET_NAME
 
@@ -55,7 +57,7 @@ class MemberNode(LocalNode):
         self.peers = str(self.announced["peers"])
 
     def pause(self) -> None:
-        """Let the process stand still, as a machine that stalls does."""
+        """Pause the process, as on a machine that stalls."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -64,7 +66,7 @@ class MemberNode(LocalNode):
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process exists."""
         return self._process is not None and self._process.poll() is None
 
     def _command(self) -> list[str]:
@@ -88,7 +90,7 @@ class LocalCluster:
     """A cluster under test.
 
     Args:
-        count: how many nodes it begins with.
+        count: the initial number of nodes.
         arguments: further command line arguments of every node.
     """
 
@@ -98,7 +100,7 @@ class LocalCluster:
         (self.folder / SECRET_NAME).write_text("the secret of a cluster under test\n")
         self.nodes: dict[int, MemberNode] = {}
         self._count = count
-        self._made = 0  # a number is given once: who comes later is somebody else
+        self._made = 0  # a node id is used once: a node that is added later gets a new one
 
     def __enter__(self) -> Self:
         try:
@@ -129,18 +131,18 @@ class LocalCluster:
         return node
 
     def remove(self, number: int) -> None:
-        """End a node for good, in good order; nobody else may need it by then."""
+        """Remove a node permanently with a clean stop; it must have been drained."""
         node = self.nodes.pop(number)
         assert node.stop() == 0, node.log_tail()
         node.close()
 
     def start_together(self, nodes: Iterable[MemberNode]) -> None:
-        """Start nodes side by side: without a majority none of them becomes ready."""
+        """Start nodes in parallel: without a majority none of them becomes ready."""
         with ThreadPoolExecutor() as threads:
             list(threads.map(lambda node: node.start(), nodes))
 
     def member(self, number: int, join: Sequence[str]) -> MemberNode:
-        """A node that is not started yet; subclasses give it other surroundings."""
+        """Make a node that is not started yet; subclasses may change its environment."""
         return MemberNode(number, self.folder, join, self.arguments)
 
     def _make(self) -> MemberNode:
@@ -150,7 +152,7 @@ class LocalCluster:
         return node
 
     def wait_for_three_voters(self, *, timeout_s: float = 30.0) -> None:
-        """Wait until any one node may die: of two voters neither may."""
+        """Wait until the cluster tolerates the loss of any node: with two voters it does not."""
         give_up = time.monotonic() + timeout_s
         while len(self._voters()) < 3:
             assert time.monotonic() < give_up, self.logs()
@@ -163,11 +165,11 @@ class LocalCluster:
         return found
 
     def logs(self) -> str:
-        """The last lines of every node, for a failure's message."""
+        """The last log lines of every node, for failure messages."""
         return "\n".join(f"node {n}:\n{node.log_tail()}" for n, node in self.nodes.items())
 
     def close(self) -> None:
-        """Kill what still runs and remove the folder."""
+        """Kill running nodes and remove the folder."""
         for node in self.nodes.values():
             node.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""A real node in its own process, to be talked to, stopped, killed and started again.
+"""A real node in its own process, which tests can stop, kill and restart.
 
-Promises: those of ``server_process``; a restart serves the same data under the same addresses.
+Guarantees: those of ``server_process``; a restart serves the same data under the same addresses.
 """
 
 import json
@@ -43,7 +43,7 @@ class LocalNode(ServerProcess):
         self.announced: dict[str, object] = {}  # what the node printed when it was ready
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Start the process and wait until it says that it is ready."""
+        """Start the process and wait until it reports that it is ready."""
         seen = self._launch(self._command(), self.environment)
         self.announced = self._await(
             lambda: self._announcement(seen), timeout_s=timeout_s, poll_s=POLL_S

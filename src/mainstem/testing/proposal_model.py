@@ -1,15 +1,15 @@
-"""Commands of the catalogue whose outcome is unknown, in miniature: what a model checker visits.
+"""Model of catalogue commands whose outcome is unknown, for exhaustive search.
 
 A few senders each have one command and may send it again under the same id. A leader decides on
 what is committed, appends an entry, and may lose its leadership at any time; the next leader has
 what was committed and any part of the rest. Answers come late or never. ``SEAL`` is refused unless
 the first range is the open one, ``CREATE`` unless a topic is missing, ``DELETE`` unless it is
 there; ``TAKE`` is always granted and must be granted once. ``AGAIN`` is the first sender's
-``CREATE``, with the same topic id, sent as another command by somebody who does not know the
+``CREATE``, with the same topic id, sent as another command by a client that does not know the
 outcome: it is refused once that id was used.
 
-``ProposalRules`` says which rule is broken; the defaults are the protocol. ``search`` visits all
-breadth first, and returns the shortest course that breaks a promise.
+``ProposalRules`` selects which rule is broken; the defaults are the protocol. ``search`` visits all
+states breadth first, and returns the shortest trace that violates a guarantee.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ CREATE = "create"
 DELETE = "delete"
 AGAIN = "again"
 
-# What a sender knows.
+# States of a sender.
 READY = "ready"  # it may send, for the first time or again
 SENT = "sent"  # it waits for an answer
 DONE = "done"
@@ -31,7 +31,7 @@ REFUSED = "refused"
 
 
 class Promise(Enum):
-    """What must hold in every state."""
+    """Guarantees that must hold in every state."""
 
     ONE_RANGE = "a seal of the first range closes that range only"
     ONCE = "a command takes effect once"
@@ -45,9 +45,13 @@ class ProposalRules(NamedTuple):
     waits_for_outcome: bool = True  # nothing is decided while an entry is pending
     decides_once: bool = True  # by the id of the command
     ignores_stale_facts: bool = True
-    commands_end_with_term: bool = True  # what waited for the former leader is not decided
-    keeps_replies: bool = True  # a repeat is answered although its topic was deleted since
-    refuses_used_ids: bool = True  # replay ignores a topic whose id was used: so must a decision
+    commands_end_with_term: bool = (
+        True  # commands that waited for the former leader are not decided
+    )
+    keeps_replies: bool = True  # a repeat is answered although its topic was deleted meanwhile
+    refuses_used_ids: bool = (
+        True  # replay ignores a topic whose id was used, so a decision must refuse it
+    )
 
 
 class Sender(NamedTuple):
@@ -76,7 +80,7 @@ class ProposalState(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What is committed: the open range, whether the topic is there, whose command took effect.
+    """Committed state: the open range, whether the topic exists, whose commands took effect.
 
     ``is_used``: the topic id of the first sender was used.
     """
@@ -100,7 +104,7 @@ def _has_first_id(number: int, kind: str) -> bool:
 
 
 class ProposalSearchResult(NamedTuple):
-    """What a search found: nothing, or a broken promise and the course that leads there."""
+    """Result of a search: nothing, or a violated guarantee and the trace that leads to it."""
 
     states: int
     broken: Promise | None = None
@@ -122,7 +126,7 @@ def effects(state: ProposalState, rules: ProposalRules) -> Effects:
 
 
 def broken_promise(state: ProposalState, rules: ProposalRules) -> Promise | None:
-    """The first promise that a state breaks."""
+    """The first guarantee that a state violates."""
     index, _, taken, _ = effects(state, rules)
     if index > 1:
         return Promise.ONE_RANGE
@@ -167,9 +171,9 @@ def _after(state: ProposalState, rules: ProposalRules) -> Iterator[tuple[str, Pr
     if state.committed < len(state.log):
         number = state.log[state.committed]
         reached = state._replace(committed=state.committed + 1)
-        yield f"the entry of sender {number} is committed, nobody is told", reached
+        yield f"the entry of sender {number} is committed, the answer is lost", reached
         if state.senders[number].knows == SENT:
-            yield f"sender {number} is told", _knowing(reached, number, DONE)
+            yield f"sender {number} is answered", _knowing(reached, number, DONE)
     if state.leaders_left:
         yield from _lose_leader(state, rules)
 

@@ -1,7 +1,7 @@
-"""A server in its own process, to be stopped, killed and started again by a test or a benchmark.
+"""A server in its own process, which tests and benchmarks can stop, kill and restart.
 
-Promises: the process leads its own group and the whole group is gone when the block is left; a
-temporary folder holds what the server printed (and its data, unless a folder is given) until then.
+Guarantees: the process leads its own process group, which has ended when the block is left; a
+temporary folder holds the server's output (and its data, unless a folder is given) until then.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ class ServerFailed(RuntimeError):
 
 
 class ServerProcess(ABC):
-    """One process at a time, and what it leaves behind.
+    """One process at a time, with its output and data.
 
     Args:
-        prefix: what the temporary folder's name begins with.
+        prefix: prefix of the temporary folder's name.
         data_dir: where the server keeps its data; inside the temporary folder if None.
     """
 
@@ -68,7 +68,7 @@ class ServerProcess(ABC):
 
     @property
     def returncode(self) -> int | None:
-        """How the last process ended; None while it runs."""
+        """The exit status of the last process; None while it runs."""
         return self._process.poll() if self._process is not None else None
 
     @abstractmethod
@@ -76,12 +76,12 @@ class ServerProcess(ABC):
         """Start the process and wait until it is ready."""
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ask the server to stop as an operator would; its exit status is returned."""
+        """Stop the server with SIGTERM; returns its exit status."""
         self._running().terminate()
         return self.wait(timeout_s=timeout_s)
 
     def wait(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until the process has ended by itself; its exit status is returned."""
+        """Wait until the process has ended by itself; returns its exit status."""
         assert self._process is not None, "never started"
         try:
             return self._process.wait(timeout_s)
@@ -89,7 +89,7 @@ class ServerProcess(ABC):
             raise ServerFailed(f"still running after {timeout_s} s\n{self.log_tail()}") from None
 
     def kill9(self) -> None:
-        """End the whole process group at once, without a chance to write anything more."""
+        """Kill the whole process group with SIGKILL."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -97,33 +97,33 @@ class ServerProcess(ABC):
         self._process.wait()
 
     def restart(self) -> None:
-        """Start again on the same data and the same addresses, stopping first if it runs."""
+        """Restart with the same data and addresses; stops the server first if it runs."""
         if self._process is not None and self._process.poll() is None:
             self.stop()
         self.start()
 
     def close(self) -> None:
-        """Kill what still runs and remove the temporary folder."""
+        """Kill running processes and remove the temporary folder."""
         self.kill9()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def log_text(self) -> str:
-        """Everything the server printed since the first start."""
+        """The server's output since the first start."""
         if not self.log_path.exists():
             return ""
         return self.log_path.read_text(errors="replace")
 
     def log_tail(self) -> str:
-        """The last lines the server printed, for a failure's message."""
+        """The last lines of the server's output, for failure messages."""
         return "\n".join(self.log_text().splitlines()[-LOG_TAIL_LINES:])
 
     def _launch(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Start the process; where in the log its lines begin."""
+        """Start the process; returns the position in the log where its output starts."""
         assert self._process is None or self._process.poll() is not None, "already running"
         self._launched_s = time.monotonic()
         with self.log_path.open("ab") as log:
             seen = log.tell()
-            # The command is made by the subclass of its own arguments.
+            # The subclass builds the command from its own arguments.
             self._process = subprocess.Popen(  # noqa: S603
                 command,
                 stdin=subprocess.DEVNULL,
@@ -137,7 +137,7 @@ class ServerProcess(ABC):
     def _await(
         self, ready: Callable[[], Ready | None], *, timeout_s: float, poll_s: float
     ) -> Ready:
-        """What ``ready`` returns as soon as it is something; the process is gone if it fails."""
+        """Poll ``ready`` until it returns a value; kills the process on failure."""
         assert self._process is not None, "never started"
         while time.monotonic() - self._launched_s < timeout_s:
             if (found := ready()) is not None:

@@ -1,1 +1,1 @@
-"""Pure codecs shared by servers and clients: Kafka messages."""
+"""Pure codecs shared by servers and clients: Kafka, AMQP, MQTT, native and WebSocket."""

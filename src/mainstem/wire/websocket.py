@@ -4,9 +4,9 @@
     for opcode, payload in reader.feed(data): …
     frame(BINARY, payload)
 
-Pure. Promises: whatever the bytes, sound frames or ``WebSocketError`` with the code to close with;
-no more memory than one frame of the largest size. No extension is spoken, so nothing is
-decompressed. Where a message is cut into frames is not told: protocols on top are streams of bytes.
+Pure. Guarantees: for any bytes, valid frames or ``WebSocketError`` with the code to close with; at
+most the memory of one frame of the largest size. Extensions are not supported, so nothing is
+decompressed. Boundaries of messages are not reported: protocols on top are streams of bytes.
 """
 
 import base64
@@ -29,7 +29,7 @@ _KEY_BYTES: Final = 16
 
 
 class WebSocketError(Exception):
-    """The peer does not speak WebSocket; ``code`` is what to close with."""
+    """The bytes are not WebSocket; ``code`` is the code to close with."""
 
     def __init__(self, code: int, cause: str) -> None:
         super().__init__(cause)
@@ -37,7 +37,7 @@ class WebSocketError(Exception):
 
 
 def accept_key(key: str) -> str | None:
-    """The answer to a client's ``Sec-WebSocket-Key``; None where that is none."""
+    """The response to a client's ``Sec-WebSocket-Key``; None if the key is invalid."""
     try:
         if len(base64.b64decode(key, validate=True)) != _KEY_BYTES:
             return None
@@ -48,7 +48,7 @@ def accept_key(key: str) -> str | None:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """A whole frame of a server, which masks nothing."""
+    """A whole, unmasked frame of a server."""
     size = len(payload)
     head = bytes((0x80 | opcode,))
     if size <= _CONTROL_BYTES_MAX:
@@ -59,12 +59,12 @@ def frame(opcode: int, payload: bytes) -> bytes:
 
 
 def close_frame(code: int) -> bytes:
-    """The last frame, and why it is."""
+    """A close frame, with the reason."""
     return frame(CLOSE, code.to_bytes(2))
 
 
 class FrameReader:
-    """The frames of one client, in pieces as they arrive."""
+    """Reads the frames of one client from pieces as they arrive."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
@@ -72,10 +72,10 @@ class FrameReader:
         self._in_message = False
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The frames that are whole now: opcode and payload.
+        """The frames that are complete now: opcode and payload.
 
         Raises:
-            WebSocketError: the bytes are none.
+            WebSocketError: the bytes are not a valid frame.
         """
         self._held += data
         while (found := self._next()) is not None:
@@ -111,9 +111,9 @@ class FrameReader:
     def _check(self, opcode: int, *, reserved: int, is_last: bool) -> None:
         known = opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
         if reserved or not known or (opcode >= CLOSE and not is_last):
-            raise WebSocketError(PROTOCOL_ERROR, "a frame that does not exist")
+            raise WebSocketError(PROTOCOL_ERROR, "an invalid frame header")
         if opcode < CLOSE and (opcode == CONTINUATION) != self._in_message:
-            raise WebSocketError(PROTOCOL_ERROR, "a frame out of its turn")
+            raise WebSocketError(PROTOCOL_ERROR, "a frame out of order")
 
 
 def _unmasked(payload: bytes | bytearray, mask: bytes | bytearray) -> bytes:

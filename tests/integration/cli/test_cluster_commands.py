@@ -79,7 +79,9 @@ def test_a_node_that_runs_or_never_was_is_not_forgotten(run: Callable[..., str])
     assert "UNKNOWN_NODE" in run(
         "cluster", "unregister", "7", "--yes", ends_with=ExitCode.NOT_FOUND
     )
-    assert "the node runs" in run("cluster", "unregister", "1", "--yes", ends_with=ExitCode.FAILED)
+    assert "the node is running" in run(
+        "cluster", "unregister", "1", "--yes", ends_with=ExitCode.FAILED
+    )
 
 
 def test_a_subscription_lives_from_set_to_delete(run: Callable[..., str]) -> None:

@@ -100,12 +100,12 @@ ca_file = "{shell.node.certificates.ca}"
     assert "admin" in shell("role", "list", "--profile", "root", login=login)
     # The password of the profile is its user's, not anybody's.
     error = shell("user", "list", "--user", "other", login=login, ends_with=ExitCode.USAGE)
-    assert "[other]: no password is known" in error
+    assert "[other]: no password is given" in error
     missing = shell("user", "list", "--profile", "none", login=login, ends_with=ExitCode.USAGE)
-    assert "there is no such profile" in missing
+    assert "the profile does not exist" in missing
     profiles.chmod(0o644)
     open_file = shell("user", "list", login=login, ends_with=ExitCode.BAD_CONFIGURATION)
-    assert "others may read it" in open_file
+    assert "readable by other users" in open_file
 
 
 def test_a_certificate_logs_in(shell: Shell) -> None:
@@ -131,7 +131,7 @@ def test_a_listener_that_asks_hangs_up_on_whoever_does_not_log_in(shell: Shell) 
     error = shell("topic", "list", "--timeout", "2", login=NOBODY, listener="SASL_PLAINTEXT",
                   ends_with=ExitCode.UNAVAILABLE)  # fmt: skip
     assert "closed the connection" in error
-    assert "whether it asks for TLS or a login" in error
+    assert "whether it requires TLS or a login" in error
 
 
 def test_a_mechanism_that_is_not_served_is_refused(shell: Shell) -> None:
@@ -142,7 +142,7 @@ def test_a_mechanism_that_is_not_served_is_refused(shell: Shell) -> None:
 def test_secrets_are_not_sent_in_the_clear_to_other_machines(shell: Shell) -> None:
     words = ["role", "list", "--http", "http://192.0.2.1:8080"]
     error = shell(*words, ends_with=ExitCode.FAILED)
-    assert "INVALID_REQUEST [http://192.0.2.1:8080]: the secret would travel in the clear" in error
+    assert "INVALID_REQUEST [http://192.0.2.1:8080]: the secret would be sent unencrypted" in error
     assert "https" in error
 
 

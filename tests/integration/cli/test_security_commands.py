@@ -48,7 +48,7 @@ def test_a_user_is_made_once(shell: Shell) -> None:
     error = shell("user", "create", "once", "--generate", ends_with=ExitCode.CONFLICT)
     assert "DUPLICATE_RESOURCE [once]" in error
     assert shell("user", "create", "once", "--generate", "--if-not-exists") == (
-        "once is there already\n"
+        "once already exists\n"
     )
 
 
@@ -83,7 +83,7 @@ def test_a_user_is_described_with_roles_tokens_and_rules(shell: Shell) -> None:
     ("words", "cause"),
     [
         (["--generate", "--stdin"], "exclude each other"),
-        ([], "nobody can be asked"),
+        ([], "no terminal to prompt on"),
         (["--new-password-file", "/nowhere"], "cannot be used"),
     ],
 )
@@ -181,12 +181,12 @@ def test_a_glob_finds_its_own_user(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (["create", "--allow", "a", "--topic", "t"], "a rule needs somebody"),
-        (["create", "--topic", "t", "-O", "read"], "a rule needs somebody"),
+        (["create", "--allow", "a", "--topic", "t"], "a rule needs a principal"),
+        (["create", "--topic", "t", "-O", "read"], "a rule needs a principal"),
         (["create", "--allow", "a", "--consumer", "--topic", "t"], "as a group"),
         (["create", "--allow", "a", "-O", "read", "--resource", "topic"], "a kind and a name"),
-        (["delete"], "say which rules"),
-        (["delete", "--all", "--principal", "a"], "say which rules"),
+        (["delete"], "no rules are selected"),
+        (["delete", "--all", "--principal", "a"], "no rules are selected"),
     ],
     ids=str,
 )
@@ -202,7 +202,7 @@ def test_a_rule_that_says_too_little_is_not_understood(
         (["-O", "fly", "--topic", "t"], "'fly' is not an operation"),
         (["-O", "read", "--resource", "moon=x"], "'moon' is not a kind of resource"),
         (["-O", "read", "--topic", "t", "--pattern", "any"], "'any' is not a kind of pattern"),
-        (["-O", "write", "--group", "g"], "WRITE is nothing that GROUP knows"),
+        (["-O", "write", "--group", "g"], "WRITE is not an operation of GROUP"),
     ],
     ids=str,
 )

@@ -5,8 +5,8 @@ import uuid
 import pytest
 from tests.clients.oracle import Oracle
 from tests.integration.bad_input.wire import FETCH, Raw, batch_of
+from tests.integration.kafka.conftest import Broker, create, is_apache
 
-from mainstem.testing.local_node import LocalNode
 from mainstem.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -16,6 +16,15 @@ from mainstem.wire.kafka.messages.list_offsets import (
 
 LIST_OFFSETS, LATEST = 2, -1
 LEADER = 1
+
+
+def created(broker: Broker, topic: str, policy: str) -> Oracle:
+    """A topic that is synced at every append, or that is acknowledged when it is written."""
+    if is_apache(broker):
+        configs = {"flush.messages": "1"} if policy == "fsync" else {}
+    else:
+        configs = {"flush.policy": policy}
+    return create(broker, topic, 1, configs)
 
 
 def end_of(node: Raw, topic: str) -> int:
@@ -43,12 +52,9 @@ def fetched(node: Raw, topic: str, offset: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("policy", ["fsync", "written"])
-def test_a_record_with_acks_1_is_seen_once_it_is_acknowledged(
-    policy: str, shared_node: LocalNode
-) -> None:
+def test_a_record_with_acks_1_is_seen_once_it_is_acknowledged(policy: str, broker: Broker) -> None:
     topic = f"topic-{uuid.uuid4().hex[:8]}"
-    oracle = Oracle(shared_node.kafka)
-    oracle.create(topic, 1, {"flush.policy": policy})
+    oracle = created(broker, topic, policy)
     stale = []
     with Raw(oracle.writer(topic)) as writer, Raw(oracle.writer(topic)) as reader:
         for number in range(50):
@@ -64,14 +70,12 @@ def test_a_record_with_acks_1_is_seen_once_it_is_acknowledged(
 
 @pytest.mark.parametrize("policy", ["fsync", "written"])
 def test_the_first_record_of_a_topic_is_seen_once_it_is_acknowledged(
-    policy: str, shared_node: LocalNode
+    policy: str, broker: Broker
 ) -> None:
-    oracle = Oracle(shared_node.kafka)
-    topics = [f"topic-{uuid.uuid4().hex[:8]}" for _ in range(10)]
-    for topic in topics:
-        oracle.create(topic, 1, {"flush.policy": policy})
     stale = []
-    for topic in topics:
+    for _ in range(10):
+        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        oracle = created(broker, topic, policy)
         with Raw(oracle.writer(topic)) as writer, Raw(oracle.writer(topic)) as reader:
             assert writer.produce(topic, bytes(batch_of(b"v")), acks=LEADER) == (0, 0)
             if end_of(reader, topic) != 1 or not fetched(reader, topic, 0)[0]:

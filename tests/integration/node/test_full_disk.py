@@ -166,7 +166,7 @@ def test_a_full_disk_refuses_records_and_nothing_else(node: LocalNode) -> None:
     assert disk_of(node)["state"] == "ok"
     log = node.log_path.read_text()
     assert log.count("records are refused") == 2  # once for each time that it began
-    assert log.count("has room again") == 1
+    assert log.count("has space again") == 1
 
 
 class Unconfirmed:

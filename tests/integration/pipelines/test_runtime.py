@@ -261,7 +261,7 @@ tests:
     assert right.passed, right.differences
     assert wrong.differences == (
         'expect[0]: value is {"age":7}, expected {"age":8}',
-        "expect[1]: nothing came out for it",
+        "expect[1]: no record in the output",
     )
     assert len(more.differences) == 1
     assert "unexpected record" in more.differences[0]

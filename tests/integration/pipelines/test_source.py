@@ -141,7 +141,7 @@ def test_plain_values_come_with_their_fields(spark: SparkSession, shared_node: L
     ("options", "message"),
     [
         ({"maxOffsetPerTrigger": "5"}, "did you mean maxoffsetspertrigger"),
-        ({"assign": "{}"}, "give exactly one of them"),
+        ({"assign": "{}"}, "set exactly one of them"),
         ({"startingOffsets": "{"}, "not a map of offsets"),
         ({"startingTimestamp": str(START_MS * 2)}, "startingOffsetsByTimestampStrategy"),
         ({"endingOffsets": "earliest"}, "cannot end at the earliest"),
@@ -288,7 +288,7 @@ def test_a_topic_that_was_trimmed_or_deleted_stops_a_query_or_is_passed_over(
             await admin.delete_topics([topic])
 
     call(create_anew())
-    with pytest.raises(PySparkException, match="does not exist, and a query reads it"):
+    with pytest.raises(PySparkException, match="does not exist, but a query reads it"):
         run_available(stream(spark, shared_node, topic), tmp_path)
     call(create(shared_node, topic, 1))
     call(fill(shared_node, topic, 0, 5, partitions=1))

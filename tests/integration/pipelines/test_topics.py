@@ -75,7 +75,7 @@ def test_a_topic_with_other_numbers_is_refused_when_asked(shared_node: LocalNode
     ensure_topics(broker, TopicSettings(), [RequiredTopic(name="tp.three", partitions=3)])
     wanted = [RequiredTopic(name="tp.three", partitions=4)]
     ensure_topics(broker, TopicSettings(), wanted)
-    with pytest.raises(MainstemError, match="has 3 partitions, the file asks for 4"):
+    with pytest.raises(MainstemError, match="has 3 partitions, the file configures 4"):
         ensure_topics(broker, TopicSettings(validate_existing=True), wanted)
 
 

@@ -150,7 +150,7 @@ def test_a_renewed_certificate_is_served_to_new_connections_and_old_ones_live_on
             time.sleep(0.1)
         assert common_name(kept) == "node"
         assert kept.get("/v1/topics", auth=ADMIN).status_code == 200
-    assert "not taken up" in node.log_text()
+    assert "not loaded" in node.log_text()
     # Clients are still checked against the authority after the change.
     with browsing(node, node.certificates.issue("dora")) as web:
         assert web.get("/v1/topics/web").status_code == 200

@@ -26,7 +26,7 @@ def test_an_amount_may_have_a_factor(text: str, amount: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "-5s", "0s", "5 years", "s"])
 def test_what_is_no_span_is_refused(text: str) -> None:
-    with pytest.raises(UsageFailure, match="not a span"):
+    with pytest.raises(UsageFailure, match="not a duration"):
         parse_duration_ms(text)
 
 

@@ -117,9 +117,9 @@ def test_files_of_certificates_imply_tls(wishes: LoginSettings, speaks: bool) ->
 @pytest.mark.parametrize(
     ("wishes", "cause"),
     [
-        (LoginSettings(password_file="f"), "nobody is named"),
-        (LoginSettings(mechanism="PLAIN"), "nobody is named"),
-        (LoginSettings(by_token=True), "nobody is named"),
+        (LoginSettings(password_file="f"), "no user is given"),
+        (LoginSettings(mechanism="PLAIN"), "no user is given"),
+        (LoginSettings(by_token=True), "no user is given"),
         (LoginSettings(user="a", mechanism="GSSAPI"), "is not a mechanism"),
         (LoginSettings(user="a", mechanism="OAUTHBEARER"), "takes a token"),
         (LoginSettings(token="t", mechanism="PLAIN"), "takes no token"),

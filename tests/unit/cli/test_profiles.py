@@ -57,7 +57,7 @@ def test_the_default_is_used_only_where_there_is_one(tmp_path: Path) -> None:
     [
         ('usr = "u"', "did you mean user"),
         ("user = 5", "not text"),
-        ('tls = "yes"', "not a truth"),
+        ('tls = "yes"', "not a boolean"),
     ],
 )
 def test_what_a_profile_cannot_say_is_an_error(tmp_path: Path, text: str, told: str) -> None:
@@ -71,7 +71,7 @@ def test_what_a_profile_cannot_say_is_an_error(tmp_path: Path, text: str, told: 
 def test_secrets_in_a_file_that_others_read_are_refused(tmp_path: Path, secret: str) -> None:
     text = f'[profiles.p]\nuser = "u"\n{secret}\n'
     for mode in (0o640, 0o604, 0o620):
-        with pytest.raises(InvalidRequest, match="others may read it"):
+        with pytest.raises(InvalidRequest, match="readable by other users"):
             read_profile(written(tmp_path, text, mode), "p")
     read_profile(written(tmp_path, text), "p")
 
@@ -79,9 +79,9 @@ def test_secrets_in_a_file_that_others_read_are_refused(tmp_path: Path, secret: 
 def test_a_file_that_is_no_toml_or_a_missing_profile_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="cannot be read"):
         read_profile(written(tmp_path, "= nothing"), "p")
-    with pytest.raises(UsageFailure, match="no such profile"):
+    with pytest.raises(UsageFailure, match="the profile does not exist"):
         read_profile(written(tmp_path, "[profiles.q]\n"), "p")
-    with pytest.raises(UsageFailure, match="no file of profiles"):
+    with pytest.raises(UsageFailure, match="file of profiles does not exist"):
         read_profile(tmp_path / "none.toml", "p")
 
 

@@ -30,7 +30,7 @@ def test_nothing_is_printed_for_a_missing_key_and_its_length_is_minus_one() -> N
 
 @pytest.mark.parametrize("text", ["%x", "ends in %"])
 def test_a_letter_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(UsageFailure, match="means nothing"):
+    with pytest.raises(UsageFailure, match="is unknown"):
         compile_format(text)
 
 

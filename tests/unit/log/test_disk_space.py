@@ -79,8 +79,9 @@ def test_many_segments_that_allocate_ahead_leave_the_reserve(tmp_path: Path) -> 
     class Allocations(FileAccess):
         total_bytes = 0
 
-        def reserve(self, fd: int, start: int, size: int) -> None:
+        def reserve(self, fd: int, start: int, size: int) -> bool:
             self.total_bytes += size
+            return True
 
     space, access = DiskSpace(100 * MIB), Allocations()
     space.measured(300 * MIB)

@@ -148,7 +148,7 @@ async def test_only_the_first_node_makes_a_secret(tmp_path: Path) -> None:
         assert len(made.read_bytes()) > 40
         assert made.stat().st_mode & 0o077 == 0
         await first.peers.close()
-        with pytest.raises(InvalidRequest, match="only with the cluster's secret"):
+        with pytest.raises(InvalidRequest, match="needs the cluster's secret"):
             member(config(tmp_path, 2, join="127.0.0.1:1"), secret=None)
 
 
@@ -193,7 +193,7 @@ async def test_a_cluster_refuses_nodes_that_are_too_old_for_its_level(tmp_path: 
             )
             caller = Peers(identity, lambda _: None, os.urandom)
             question = caller.ask_at(node.address, PeerService.SHARES, [], timeout_s=10)
-            expected = "nobody serves" if versions.highest > 1 else "speaks version 2"
+            expected = "is not served here yet" if versions.highest > 1 else "speaks version 2"
             with pytest.raises(MainstemError, match=expected):
                 await question
             await caller.close()

@@ -44,6 +44,6 @@ def test_a_secret_is_for_its_owner_only_from_the_first_moment(
 
 
 def test_a_node_that_joins_makes_no_secret(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="only with the cluster's secret"):
+    with pytest.raises(InvalidRequest, match="needs the cluster's secret"):
         cluster_secrets(tmp_path, None, may_make=False)
     assert list(tmp_path.iterdir()) == []

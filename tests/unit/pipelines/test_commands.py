@@ -128,7 +128,7 @@ def test_schemas_of_connectors_transforms_and_the_file(run: Run) -> None:
 
 
 def test_status_of_pipelines_that_never_ran(run: Run, good: Path) -> None:
-    assert "never ran" in run("status", good, ends_with=ExitCode.NOT_FOUND)
+    assert "have never run" in run("status", good, ends_with=ExitCode.NOT_FOUND)
 
 
 def test_status_tells_whether_the_process_is_there(run: Run, good: Path, tmp_path: Path) -> None:

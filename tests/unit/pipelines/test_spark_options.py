@@ -52,7 +52,7 @@ def test_a_time_wins_over_times_by_partition_and_those_over_offsets() -> None:
         ({"subscribe": "a", "endingOffsets": "latest"}, "a stream has no end"),
         ({"subscribe": "a", "minPartitions": "-3"}, "not a positive number"),
         ({"subscribe": "a", "failOnDataLoss": "maybe"}, "use true or false"),
-        ({"subscribe": "a", "maxTriggerDelay": "soon"}, "write 15m"),
+        ({"subscribe": "a", "maxTriggerDelay": "soon"}, "use 15m"),
         ({"subscribe": "a", "kafka.isolation.level": "x"}, "read_committed or"),
         ({"assign": "[]"}, "not a map of partitions"),
         ({"subscribe": "a", "startingTimestamp": "noon"}, "milliseconds since 1970"),

@@ -379,7 +379,7 @@ async def test_a_node_asks_again_what_was_decided_until_it_is_told(cluster: Leas
     leader, silent, _ = await others(cluster)
     cluster.silent.add(silent)
     await cluster.wait_until(lambda: fenced(cluster, leader, silent))
-    answers = iter([Unreachable("nobody leads"), Unreachable("nobody leads"), None])
+    answers = iter([Unreachable("no leader"), Unreachable("no leader"), None])
 
     async def confirm(timeout_s: float) -> None:
         del timeout_s

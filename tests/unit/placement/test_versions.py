@@ -82,7 +82,7 @@ def test_a_fenced_node_counts_until_it_is_unregistered() -> None:
 def test_the_level_is_never_lowered() -> None:
     catalogue = of_the_previous_release(OWN_LEVELS)
     do(catalogue, raised(catalogue))
-    with pytest.raises(InvalidRequest, match="never goes back to 1"):
+    with pytest.raises(InvalidRequest, match="cannot be lowered to 1"):
         catalogue.decide(raised(catalogue, 1), NOW_MS)
 
 

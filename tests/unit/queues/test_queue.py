@@ -6,7 +6,7 @@ from mainstem.model.ids import PartitionIndex, StreamId
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.engine.consumer_window import ConsumerWindow
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import ActiveChanged, ConsumerCancelled, LeaseLost
+from mainstem.queues.engine.effects import ActiveChanged, LeaseLost
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import (
     ACKNOWLEDGE,
@@ -592,18 +592,6 @@ def test_without_acknowledgement_a_message_goes_once_to_each_who_is_there() -> N
 
     assert given(effects) == [("a", 2), ("b", 2)]
     assert len(queue.body.ledger) == 0
-
-
-def test_an_unsubscribed_subscriber_loses_its_consumers() -> None:
-    queue = fan_out()
-    queue.on_consume(reader("c"), NOW, subscriber="billing")
-    offer(queue, 1)
-
-    effects = queue.on_unsubscribed("billing", NOW)
-
-    assert effects.notices == [ConsumerCancelled(0, "c")]
-    assert not queue.body.ledger.lanes
-    assert len(queue.body.ledger) == 1, "nobody has settled it"
 
 
 def test_messages_of_a_fan_out_expire_where_nobody_subscribes() -> None:

@@ -29,7 +29,7 @@ def test_a_user_with_scram_keys_only_has_a_password_all_the_same() -> None:
 @pytest.mark.parametrize("nothing", [None, Credentials()])
 def test_who_has_no_password_cannot_log_in_with_any(nothing: Credentials | None) -> None:
     assert not passwords.is_right(nothing, "")
-    assert not passwords.is_right(nothing, "nobody's password")
+    assert not passwords.is_right(nothing, "the password of unknown users")
 
 
 def test_passwords_have_bounds() -> None:

@@ -279,7 +279,7 @@ def test_a_range_that_begins_elsewhere_is_not_the_next() -> None:
     writer = writer_of()
     append(writer, 5)
     writer.freeze()
-    with pytest.raises(AssertionError, match="begins where"):
+    with pytest.raises(AssertionError, match="starts where"):
         writer.successor(opened(index=1, start=5), AckPolicy(3, 2), 0)
 
 

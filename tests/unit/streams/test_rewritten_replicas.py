@@ -145,7 +145,7 @@ async def test_a_range_is_copied_from_a_node_that_is_there(
         await cluster.fence(dead)
         await away.start()
         await eventually(lambda: away.id in cluster.stream.ranges[0].done)
-        assert "is not whole" not in caplog.text
+        assert "is incomplete" not in caplog.text
 
 
 async def test_joined_ranges_are_the_same_on_every_node(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ async def test_a_source_whose_disk_fails_does_not_end_the_node_that_copies(
         order = CopyRange(STREAM, sealed.index, away.id)
         await away.start()
         await cluster.placement.service.submit(order)
-        await eventually(lambda: "is not whole" in caplog.text or bool(away.fatal))
+        await eventually(lambda: "is incomplete" in caplog.text or bool(away.fatal))
         assert away.fatal == []
         assert away.id not in cluster.stream.ranges[1].done
         for fds in broken.values():

@@ -1,4 +1,4 @@
-"""The broker API: all that a wire protocol may use of the node.
+"""The broker API: everything that a wire protocol may use of the node.
 
     broker.streams   append to and read from the streams this node writes
     broker.topics    topics, the cluster (``topics``), and their configuration (``configs``)
@@ -7,14 +7,14 @@
     broker.transactions  transactions over streams and offsets (``transactions``)
     broker.producers producer ids
     broker.cluster   features, nodes and the catalogue as a whole (``cluster``)
-    broker.client_metrics  what clients measure of themselves (``client_metrics``)
+    broker.client_metrics  metrics pushed by clients (``client_metrics``)
     broker.queues    queues, exchanges and bindings (``queues``)
     broker.shares    share groups (``share_groups``)
     broker.security  logins, rights, quotas and their administration (``security``)
 
-Appending takes two steps, because one read burst of a connection brings many batches and the disk
-wants them in one write: ``stage`` decides (offset, sequence) and ``flush`` writes everything staged
-since the last flush. What was staged is borrowed until that flush, no longer.
+Appending takes two steps, because one read from a connection brings many batches that should go to
+the disk in one write: ``stage`` decides (offset, sequence) and ``flush`` writes everything staged
+since the last flush. Staged buffers are borrowed until that flush, no longer.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,10 +68,10 @@ class Slice(Protocol):
 
 
 class StreamProducers(Protocol):
-    """Who has written to a stream."""
+    """The producers of a stream."""
 
     def described(self) -> Sequence[DescribedProducer]:
-        """Every producer that is remembered, and since where its transaction is open."""
+        """Every known producer, and the first offset of its open transaction."""
         ...
 
 
@@ -80,8 +80,8 @@ class PartitionReader(Protocol):
 
     id: StreamId
     topic: str
-    closed: MainstemError | None  # why the stream takes and gives nothing any more
-    # Why what is known here may be out of date; None: no other node can write the stream.
+    closed: MainstemError | None  # why the stream accepts and returns nothing, None while open
+    # Why the local state may be out of date; None: no other node can write the stream.
     lapsed: Callable[[], MainstemError | None] | None
     epoch: int
     start_offset: int
@@ -100,7 +100,7 @@ class PartitionReader(Protocol):
         ...
 
     def available(self, offset: int, *, max_bytes: int, committed_only: bool) -> int:
-        """How much a read from ``offset`` could give, whole batches or not, up to ``max_bytes``.
+        """How many bytes a read from ``offset`` could return, up to ``max_bytes``.
 
         It is ``max_bytes`` where waiting cannot make the next read larger.
         """
@@ -127,7 +127,7 @@ class PartitionReader(Protocol):
         ...
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Forget ``wake``."""
+        """Stop calling ``wake``."""
         ...
 
 
@@ -135,7 +135,7 @@ class PartitionWriter(PartitionReader, Protocol):
     """One stream that this node writes. The attributes are plain and cheap to read."""
 
     is_internal: bool  # only the node itself writes it
-    short_of_replicas: bool  # fewer copies than min.insync.replicas asks for
+    short_of_replicas: bool  # fewer copies than min.insync.replicas requires
     append_time_ms: int  # of the batch staged last; -1 where producers stamp the time
 
     @property
@@ -145,13 +145,13 @@ class PartitionWriter(PartitionReader, Protocol):
 
     @property
     def state(self) -> StreamProducers:
-        """Who has written here."""
+        """The producers of this stream."""
         ...
 
     def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
         """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
 
-        A batch that was stored before (same producer and sequence) answers with its first offset
+        For a batch that was stored before (same producer and sequence) returns its first offset
         and queues nothing. The first batch of a transaction is refused unless the caller
         ``verified`` that the partition belongs to it.
         """
@@ -171,16 +171,16 @@ class PartitionWriter(PartitionReader, Protocol):
 
 
 class StableStreamReader(Protocol):
-    """A look into a stream, wherever it is; only what is stable is shown."""
+    """A reader of a local or remote stream, up to the last stable offset."""
 
     @property
     def start_offset(self) -> int:
-        """Where the stream begins."""
+        """Where the stream starts."""
         ...
 
     @property
     def last_stable(self) -> int:
-        """Where it ends for now."""
+        """Where it currently ends."""
         ...
 
     async def offset_at(self, timestamp: int) -> int | None:
@@ -194,18 +194,18 @@ class StableStreamReader(Protocol):
     async def next_piece(self, offset: int, max_bytes: int, wait_ms: int) -> StreamPiece | None:
         """As ``piece``, but waits a while where there is nothing yet; the bounds follow.
 
-        It may be None sooner than asked for. Refused where another node writes it meanwhile.
+        It may return None early. Refused if another node has become the writer.
         """
         ...
 
 
 def check_fresh(reader: PartitionReader) -> None:
-    """Refuse to answer from a stream that another node may write by now.
+    """Refuse to answer from a stream that another node may already write.
 
     What is committed needs no such check: replicas refuse a writer that was replaced.
 
     Raises:
-        Unavailable: this node was silent for so long that it may have been replaced.
+        Unavailable: this node was unreachable for so long that it may have been replaced.
     """
     if reader.lapsed is not None and (reason := reader.lapsed()) is not None:
         raise reason
@@ -233,26 +233,26 @@ class Streams(Protocol):
     async def look(
         self, topic: str, partition: int, until: int | None = None
     ) -> StableStreamReader:
-        """A look into a stream, wherever it is written; ``until`` is all that is wanted of it."""
+        """A reader of a local or remote stream; the caller needs offsets below ``until``."""
         ...
 
     def stable_reader(self, topic: str, partition: int) -> StableStreamReader:
-        """A look into what can be read here, which may end sooner than at the writer."""
+        """A reader of the local replica, which may end before the writer's log does."""
         ...
 
     def nearest(self, stream: StreamId, rack: str, offset: int) -> NodeId:
-        """Where a reader in a rack had better read a stream from ``offset`` on; or ``NO_NODE``.
+        """The nearest replica for a reader in a rack, from ``offset`` on; or ``NO_NODE``.
 
-        Only the node that writes the stream knows.
+        Only the writer of the stream can answer.
         """
         ...
 
     def flush(self) -> None:
-        """Write all that is staged, one vectored write per stream."""
+        """Write everything staged, one vectored write per stream."""
         ...
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
-        """Stage, flush and wait until committed: for protocols that bring one message at a time."""
+        """Stage, flush and wait until committed: for protocols that send one message at a time."""
         ...
 
     async def delete_records(self, topic: str, partition: int, before: int) -> Offset:
@@ -268,12 +268,12 @@ class Producers(Protocol):
     """Producer identities."""
 
     async def new_producer_id(self) -> tuple[ProducerId, int]:
-        """A fresh producer id and its epoch."""
+        """A new producer id and its epoch."""
         ...
 
 
 class Broker(Protocol):
-    """What a protocol session is handed."""
+    """What a protocol session may use."""
 
     streams: Streams
     topics: Topics

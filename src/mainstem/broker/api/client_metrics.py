@@ -8,7 +8,7 @@ NO_INSTANCE = bytes(16)
 
 
 class MetricsClient(Struct, frozen=True):
-    """What is known of a client that may be asked for its metrics."""
+    """A client that may be asked for its metrics, as subscriptions match it."""
 
     client_id: str
     software_name: str
@@ -19,7 +19,7 @@ class MetricsClient(Struct, frozen=True):
 
 
 class MetricsSubscription(Struct, frozen=True):
-    """What a client is asked for. ``metrics`` are prefixes of names; empty: nothing."""
+    """The subscription of a client. ``metrics`` are prefixes of names; empty: nothing."""
 
     instance: bytes
     id: int
@@ -30,7 +30,7 @@ class MetricsSubscription(Struct, frozen=True):
 
 
 class TelemetryPush(Struct, frozen=True):
-    """What a client says that it has measured."""
+    """One push of a client's metrics."""
 
     instance: bytes
     subscription_id: int
@@ -40,12 +40,12 @@ class TelemetryPush(Struct, frozen=True):
 
 
 class ClientMetrics(Protocol):
-    """Subscriptions are settings, see ``topics``; this is what becomes of them."""
+    """Serves subscriptions and takes pushes; subscriptions are settings, see ``topics``."""
 
     def subscription(self, instance: bytes, client: MetricsClient) -> MetricsSubscription:
-        """What a client is asked for; a client without an instance id is given one."""
+        """The subscription of a client; a client without an instance id is given one."""
         ...
 
     def push(self, push: TelemetryPush, client: MetricsClient) -> None:
-        """Keep what a client has measured where operators see it."""
+        """Write the metrics that a client pushed."""
         ...

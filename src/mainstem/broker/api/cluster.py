@@ -21,7 +21,7 @@ __all__ = [
 
 
 class FeatureUpdate(Struct, frozen=True):
-    """The level that a feature shall have; ``may_lower``: also a lower one than now."""
+    """The requested level of a feature; ``may_lower``: it may be lower than the current one."""
 
     name: str
     level: int
@@ -29,7 +29,7 @@ class FeatureUpdate(Struct, frozen=True):
 
 
 class QuorumMember(Struct, frozen=True):
-    """One node that keeps the catalogue; ``end``: how far it is known to be, -1: unknown."""
+    """One node that keeps the catalogue; ``end``: its last known log end, -1: unknown."""
 
     node: Node
     directory: bytes
@@ -38,7 +38,7 @@ class QuorumMember(Struct, frozen=True):
 
 
 class Quorum(Struct, frozen=True):
-    """Who keeps the catalogue. ``end`` is the number of its next entry, ``epoch`` only grows."""
+    """The nodes that keep the catalogue. ``end`` is its next entry, ``epoch`` only grows."""
 
     leader: Node
     epoch: int
@@ -60,10 +60,10 @@ class ClusterOverview(Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """Mutating verbs return once the change is durable."""
+    """Mutating operations return once the change is durable."""
 
     def level(self, feature: str) -> int:
-        """The level of a feature that there is."""
+        """The current level of a feature."""
         ...
 
     def features_epoch(self) -> int:
@@ -73,62 +73,62 @@ class Cluster(Protocol):
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> None:
-        """Give features other levels, all or none."""
+        """Change the levels of features, all or none."""
         ...
 
     async def unregister(self, node: NodeId) -> None:
-        """Forget a node that is gone for good."""
+        """Remove a node that left for good."""
         ...
 
     async def elect(
         self, streams: Sequence[StreamId], *, unclean: bool, timeout_ms: int
     ) -> Collection[StreamId]:
-        """Give streams their preferred writer, or offline ones any; those that changed.
+        """Move streams to their preferred writer, offline ones to any; returns those that changed.
 
-        Who writes a stream hands it over: only one that nobody writes is taken without asking.
+        A live writer hands its stream over; only a stream without a writer is reassigned directly.
         """
         ...
 
     async def reassign(self, stream: StreamId, replicas: tuple[NodeId, ...] | None) -> None:
-        """Want a stream on these nodes, the preferred writer first; None: where it is."""
+        """Set the target replicas of a stream, the preferred writer first; None: the current."""
         ...
 
     async def drain(self, node: NodeId, *, on: bool) -> None:
-        """Let a node hold nothing, or let it hold ranges again."""
+        """Drain a node, or let it hold ranges again."""
         ...
 
     async def rebalance(self) -> int:
-        """Let nodes share the work evenly; how many partitions are moved."""
+        """Balance load over nodes; returns how many partitions are moved."""
         ...
 
     def overview(self) -> ClusterOverview:
-        """Nodes, who leads, how ranges are."""
+        """An overview of nodes, leader and ranges."""
         ...
 
     def ranges(self, topic: str | None = None) -> Iterable[RangeRow]:
-        """Every range, or those of one topic, and who holds it."""
+        """Every range, or those of one topic, and the nodes that hold it."""
         ...
 
     def lost_lately(self) -> Sequence[Node]:
-        """Nodes that were taken for dead a moment ago, and may be back in the next."""
+        """Nodes that were declared dead recently, and may come back."""
         ...
 
     def is_live(self, node: NodeId) -> bool:
-        """Whether a node is registered and not taken for dead."""
+        """Whether a node is registered and not declared dead."""
         ...
 
     async def ensure_internal(self, topic: str) -> None:
-        """Create an internal topic if it is not there."""
+        """Create an internal topic if it does not exist."""
         ...
 
     def settled(self) -> Awaitable[None] | None:
-        """Who writes what is about to change: done when it has, or soon. None: nothing is."""
+        """Waits for writers that are about to change, for a limited time. None: none are."""
         ...
 
     def controller(self) -> NodeId:
-        """Who decides about the cluster now; -1: nobody does."""
+        """The current placement leader; -1: there is none."""
         ...
 
     def quorum(self) -> Quorum:
-        """Who keeps the catalogue."""
+        """The nodes that keep the catalogue."""
         ...

@@ -36,14 +36,14 @@ class ConfigChange(Struct, frozen=True):
 
 
 class ConfigsByName(Protocol):
-    """Settings of names that are nothing else to this node: groups, subscriptions to metrics."""
+    """Settings stored under a name: of groups, of subscriptions to metrics."""
 
     def names(self) -> Sequence[str]:
         """Every name that has settings of its own."""
         ...
 
     def describe(self, name: str, /) -> Sequence[ConfigValue]:
-        """Every setting under a name and where it comes from."""
+        """Every setting under a name and its source."""
         ...
 
     async def alter(
@@ -55,12 +55,12 @@ class ConfigsByName(Protocol):
     async def replace(
         self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Let ``configs`` be all that is set under a name."""
+        """Replace all settings under a name with ``configs``."""
         ...
 
 
 class Configs(Protocol):
-    """Settings of topics and nodes. Mutating verbs return once the change is durable."""
+    """Settings of topics and nodes. Mutating operations return once the change is durable."""
 
     @property
     def groups(self) -> ConfigsByName:
@@ -77,11 +77,11 @@ class Configs(Protocol):
         ...
 
     def describe_topic(self, name: str) -> Sequence[ConfigValue]:
-        """Every setting of a topic and where it comes from."""
+        """Every setting of a topic and its source."""
         ...
 
     def describe(self, topic: Topic) -> Sequence[ConfigValue]:
-        """The same for a topic at hand, which may be one that was only validated."""
+        """The same for a given topic, which may have been only validated."""
         ...
 
     def describe_node(self, node: NodeId | None) -> Sequence[ConfigValue]:
@@ -97,7 +97,7 @@ class Configs(Protocol):
     async def replace_topic(
         self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Let ``configs`` be all that is set on a topic."""
+        """Replace all settings of a topic with ``configs``."""
         ...
 
     async def alter_node(
@@ -117,5 +117,5 @@ class Configs(Protocol):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Let ``configs`` be all that is set at run time on a node, or on all of them (None)."""
+        """Replace all run-time settings of a node, or of all nodes (None), with ``configs``."""
         ...

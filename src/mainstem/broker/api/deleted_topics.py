@@ -1,7 +1,7 @@
-"""Names of deleted topics that nobody has asked for since. Pure.
+"""Names of deleted topics that no client has requested since. Pure.
 
-Kafka answers the first Metadata request for a deleted topic with an error, even where it makes the
-topic again: clients learn that what they knew of it is gone.
+Kafka answers the first Metadata request for a deleted topic with an error, even if it re-creates
+the topic, so that clients drop their cached metadata of it.
 """
 
 from mainstem.model.limits import DELETED_NAMES_REMEMBERED_MAX
@@ -9,16 +9,16 @@ from mainstem.placement.changes.commands import AnyFact, TopicCreated, TopicDele
 
 
 class DeletedTopics:
-    """Remembers the names of deleted topics until a client asks for them.
+    """Keeps the names of deleted topics until a client requests them.
 
-    The names that were deleted first are forgotten first.
+    Beyond the limit, the oldest names are dropped.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
     def on_fact(self, fact: AnyFact) -> None:
-        """Note a topic that is gone; forget one that is there again."""
+        """Note a deleted topic; drop one that was created again."""
         if isinstance(fact, TopicDeleted):
             self._names[fact.name] = None
             if len(self._names) > DELETED_NAMES_REMEMBERED_MAX:

@@ -1,6 +1,6 @@
 """The broker API for consumer groups and committed offsets.
 
-Requests and answers are plain values, re-exported here so that protocols need to look no further.
+Requests and answers are plain values, re-exported here, so that protocols import only this module.
 Refusals are raised as ``MainstemError``s; ``MEMBER_ID_REQUIRED`` carries the new member id as its
 subject. ``join`` and ``sync`` may wait for other members and may be cancelled at any time.
 """
@@ -78,16 +78,16 @@ class ConsumerGroups(Protocol):
     """Groups whose members are assigned by the coordinator (KIP-848)."""
 
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        """Join, keep alive or leave; the member's epoch, and its partitions if they changed."""
         ...
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
-        """One such group in full; ``UNKNOWN_GROUP`` without one."""
+        """Describe one such group; raises ``UNKNOWN_GROUP``."""
         ...
 
 
 class Groups(Protocol):
-    """Consumer groups. An ``CommitResult`` is an error code, or None for success."""
+    """Consumer groups. A ``CommitResult`` is an error code, or None for success."""
 
     @property
     def consumers(self) -> ConsumerGroups:
@@ -99,25 +99,25 @@ class Groups(Protocol):
         ...
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
-        """Take part in the next generation; answered when it begins."""
+        """Join the next generation; returns when it starts."""
         ...
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
-        """What the caller is assigned; answered when the leader has brought it."""
+        """The caller's assignment; returns when the leader has sent it."""
         ...
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """The caller is alive; raises if it has to do something about its membership."""
+        """Keep the caller's membership alive; raises if it has to rejoin."""
         ...
 
     async def leave(
         self, group_id: str, leaving_members: Sequence[LeavingMember]
     ) -> list[CommitResult]:
-        """Members go, or an administrator removes them."""
+        """Members leave, or an administrator removes them."""
         ...
 
     async def commit_offsets(self, request: CommitRequest) -> list[CommitResult]:
-        """Keep positions; the outcome for each, once they are safe."""
+        """Commit offsets; returns the result for each, once they are stored."""
         ...
 
     async def fetch_offsets(
@@ -128,25 +128,25 @@ class Groups(Protocol):
         stable: bool = False,
         reader: Reader = NOBODY,
     ) -> Sequence[FetchedOffset]:
-        """The positions asked for, or (None) all of the group; ``NO_OFFSET`` where none is.
+        """The committed offsets requested, or (None) all; ``NO_OFFSET`` where there is none.
 
-        ``stable`` refuses positions that a transaction, not decided yet, may still move. A
-        ``reader`` that names a member has to be in its present epoch.
+        ``stable`` refuses offsets that an undecided transaction may still change. A ``reader``
+        that names a member has to be in its current epoch.
         """
         ...
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> list[CommitResult]:
-        """Forget positions, except in topics the group reads."""
+        """Delete committed offsets, except in topics the group is subscribed to."""
         ...
 
     async def delete(self, group_id: str) -> None:
-        """Forget an empty group and all its positions."""
+        """Delete an empty group and all its committed offsets."""
         ...
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One classic group in full; ``UNKNOWN_GROUP`` without one."""
+        """Describe one classic group; raises ``UNKNOWN_GROUP``."""
         ...
 
     def list(
@@ -157,7 +157,7 @@ class Groups(Protocol):
 
 
 class PartitionProgress(Struct, frozen=True):
-    """Where a group stands in one partition; share groups know what is left to do there."""
+    """A group's offset in one partition; share groups also have the remaining records."""
 
     topic: str
     partition: int
@@ -167,7 +167,7 @@ class PartitionProgress(Struct, frozen=True):
 
 
 class GroupView(Struct, frozen=True):
-    """A group of whichever kind (classic, consumer, share), and where it stands."""
+    """A group of any kind (classic, consumer, share), and its offsets."""
 
     group: DescribedGroup
     type: str
@@ -182,9 +182,9 @@ class AllGroups(Protocol):
         ...
 
     async def view(self, group_id: str) -> GroupView:
-        """One group with its members and where it stands; ``UNKNOWN_GROUP`` without one."""
+        """One group with its members and offsets; raises ``UNKNOWN_GROUP``."""
         ...
 
     async def delete(self, group_id: str) -> None:
-        """Forget an empty group and where it stood."""
+        """Delete an empty group and its offsets."""
         ...

@@ -4,13 +4,13 @@
     queues.publisher(namespace, settled) publishes in order; not a coroutine per message
     queues.consume(…, deliver, ended)    deliveries in batches; settled through the subscription
 
-Values are re-exported here so that protocols need to look no further. Refusals are raised as
+Values are re-exported here, so that protocols import only this module. Refusals are raised as
 ``MainstemError``s: UNKNOWN_QUEUE, UNKNOWN_EXCHANGE (404), DECLARATION_DIFFERS, RESOURCE_IN_USE and
 QUEUE_NOT_EMPTY (406), RESOURCE_LOCKED (405), RESERVED_NAME (403), INVALID_ARGUMENT and
-INVALID_BINDING (406), LIMIT_REACHED, OVERLOADED, COORDINATOR_LOADING. What somebody may do is asked
-by the protocols, through ``Rights``, before they call.
+INVALID_BINDING (406), LIMIT_REACHED, OVERLOADED, COORDINATOR_LOADING. Protocols check permissions
+through ``Rights`` before they call.
 
-A node where nobody uses queues has no topics for them: they are made at the first declaration.
+The topics of queues are created at the first declaration.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -113,12 +113,12 @@ __all__ = [
     "topic_for",
 ]
 
-# Tokens of publishes that end alike, in the order in which they were published.
+# Tokens of publishes with the same result, in the order in which they were published.
 OnSettled = Callable[[Sequence[int], Published], None]
 Deliver = Callable[[Sequence[Delivery]], None]
-# A subscription ended without its own doing: the queue was deleted, or is lost to this node.
+# A subscription was ended by the broker: the queue was deleted, or moved to another node.
 Ended = Callable[[MainstemError | None], None]
-# Whether a publisher should go on; told when that changes.
+# Called when a publisher should stop or may continue.
 OnFlow = Callable[[bool], None]
 
 
@@ -126,11 +126,11 @@ class Publisher(Protocol):
     """One source of messages, whose order is kept within each exchange: a channel, a session."""
 
     def publish(self, exchange: str, message: Message, routing: Routing, token: int = -1) -> None:
-        """Publish. All that comes in one turn of the loop is one append per stream.
+        """Publish a message. All messages of one event loop iteration are one append per stream.
 
         ``settled`` of this publisher is called with the token once the message is committed, or
-        refused; never for a token below zero. Where ``is_routed`` is false and the publisher said
-        ``mandatory``, the message is to be returned before it is confirmed.
+        refused; never for a token below zero. If ``is_routed`` is false and the message was
+        ``mandatory``, it is to be returned before it is confirmed.
 
         Raises:
             InvalidRequest: there is no such exchange, or it is not for publishers.
@@ -140,10 +140,10 @@ class Publisher(Protocol):
     def publish_many(
         self, exchange: str, messages: Sequence[Message], routing: Routing, first: int
     ) -> None:
-        """Publish messages that go the same way: ``routing`` is that of each.
+        """Publish messages with the same ``routing``.
 
-        They have no headers, and a time; their tokens count up from ``first``. As ``publish`` of
-        one after the other, for less.
+        They have no headers, and a time; their tokens count up from ``first``. Equivalent to one
+        ``publish`` per message, at a lower cost.
 
         Raises:
             InvalidRequest: there is no such exchange, or it is not for publishers.
@@ -152,14 +152,14 @@ class Publisher(Protocol):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the session should stop reading: a queue makes its publishers wait.
+        """Whether the session should stop reading because a queue blocks its publishers.
 
-        What is published meanwhile waits in order, up to a limit, and is refused beyond.
+        Messages published meanwhile wait in order, up to a limit, and are refused beyond it.
         """
         ...
 
     def close(self) -> None:
-        """Nobody listens for what is settled any more; what was published goes on."""
+        """Stop calling ``settled``; messages already published are still stored."""
         ...
 
 
@@ -171,20 +171,20 @@ class Subscription(DeliverySource, Protocol):
         ...
 
     def credit(self, messages: int) -> None:
-        """Grant more deliveries, where the window began with ``credit``."""
+        """Grant more deliveries, where the window started with ``credit``."""
         ...
 
     def cancel(self) -> None:
-        """Deliver nothing more; what was delivered stays in hand and can be settled."""
+        """Stop delivering; unsettled deliveries can still be settled."""
         ...
 
     def close(self) -> None:
-        """The session is gone: what it had returns to its place."""
+        """End with the session: its unsettled messages return to their places in the queue."""
         ...
 
 
 class QueuesAdmin(Protocol):
-    """What administrators look at, and what only they do."""
+    """Operations for administrators."""
 
     def namespaces(self) -> Sequence[str]:
         """Every namespace in use, and the default one."""
@@ -223,13 +223,13 @@ class QueuesAdmin(Protocol):
     ) -> int:
         """Publish ready messages of a queue to another one and take them out of the first.
 
-        Without a destination dead letters go back where they died first: to the exchange and with
-        the keys that their history names. How many were moved.
+        Without a destination dead letters go back to where they were first dead-lettered: to the
+        exchange and with the keys of their history. Returns how many were moved.
         """
         ...
 
     def counts(self) -> QueueCounts:
-        """What queues have done since the node started."""
+        """Counts of all queues since the node started."""
         ...
 
 
@@ -242,7 +242,7 @@ class Queues(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Wait until what is stored is loaded; a session begins with it.
+        """Wait until stored state is loaded; sessions call it first.
 
         Raises:
             Unavailable: it cannot be loaded, or the node is stopping.
@@ -254,22 +254,22 @@ class Queues(Protocol):
     async def declare_exchange(
         self, namespace: str, declared: Exchange, *, passive: bool = False, shared: bool = False
     ) -> Exchange:
-        """Let an exchange be there; ``passive`` only looks.
+        """Declare an exchange; ``passive`` only checks that it exists.
 
-        A topic of that name that is no exchange is taken over where ``shared`` says so.
+        An existing topic of that name that is no exchange is used only with ``shared``.
         """
         ...
 
     async def delete_exchange(self, namespace: str, name: str, *, if_unused: bool = False) -> None:
-        """Take an exchange away, with its bindings; one that is not there is no error."""
+        """Delete an exchange with its bindings; a missing one is no error."""
         ...
 
     async def bind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
-        """Let messages of an exchange go to a queue or to another exchange, from now on."""
+        """Bind an exchange to a queue or to another exchange."""
         ...
 
     async def unbind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
-        """End a binding; nothing that was routed is lost."""
+        """Remove a binding; messages already routed are kept."""
         ...
 
     # Queues
@@ -284,17 +284,17 @@ class Queues(Protocol):
         policy: OnDifference = OnDifference.FAIL,
         keeps_failures: bool = False,
     ) -> QueueStatus:
-        """Let a queue be there; ``connection`` owns it if it is exclusive.
+        """Declare a queue; ``connection`` owns it if it is exclusive.
 
-        With ``keeps_failures`` a new queue that limits attempts and names no dead letter exchange
-        gets a queue ``<name>.dead`` for what used them up; one that is there is left as it is.
+        With ``keeps_failures`` a new queue with a delivery limit and no dead letter exchange gets a
+        queue ``<name>.dead`` for messages that exceed it; an existing queue is not changed.
         """
         ...
 
     def status(
         self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
     ) -> QueueStatus:
-        """A queue that is there; AMQP's passive declaration counts as a use of it."""
+        """The status of an existing queue; AMQP's passive declaration counts as a use of it."""
         ...
 
     async def delete_queue(
@@ -306,15 +306,15 @@ class Queues(Protocol):
         if_unused: bool = False,
         if_empty: bool = False,
     ) -> int:
-        """Take a queue away; how many messages were ready."""
+        """Delete a queue; returns how many messages were ready."""
         ...
 
     async def purge_queue(self, namespace: str, name: str, *, connection: str = "") -> int:
-        """Drop all that is in nobody's hands; how many messages."""
+        """Drop all messages that are not in delivery; returns how many."""
         ...
 
     def connection_gone(self, connection: str) -> None:
-        """A connection ended: its exclusive queues go. Its subscriptions are closed before."""
+        """Delete the exclusive queues of an ended connection, whose subscriptions are closed."""
         ...
 
     # Messages
@@ -322,7 +322,7 @@ class Queues(Protocol):
     def publisher(
         self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
     ) -> Publisher:
-        """Somebody wants to publish. ``flow`` is told when it should stop, and may go on.
+        """A new publisher. ``flow`` is called when it should stop and when it may continue.
 
         ``settled`` may be called before ``publish`` returns.
         """
@@ -331,11 +331,11 @@ class Queues(Protocol):
     def consume(
         self, namespace: str, queue: str, request: ConsumeRequest, deliver: Deliver, ended: Ended
     ) -> Subscription:
-        """Somebody wants to consume. The first deliveries come in a later turn of the loop."""
+        """Subscribe. The first deliveries come in a later iteration of the event loop."""
         ...
 
     async def get(
         self, namespace: str, queue: str, *, connection: str = "", no_ack: bool = False
     ) -> tuple[Delivery | None, int]:
-        """One message, if one is ready, and how many are left."""
+        """Take one message, if one is ready; also returns how many are left."""
         ...

@@ -1,7 +1,7 @@
-"""The broker API for logins, rights, quotas, and those who administer them.
+"""The broker API for logins, rights, quotas and their administration.
 
-Verbs take a ``Caller``, for the audit: what somebody may do is asked by the protocols, through
-``Rights``, before they call. Exceptions are tokens, whose rules depend on whose token it is.
+Operations take a ``Caller``, for the audit; protocols check permissions through ``Rights`` before
+they call. Tokens are the exception: their rules depend on the token's owner.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Caller(Struct, frozen=True):
-    """Who asks, from where, with which rights."""
+    """The identity, address and rights of a caller."""
 
     identity: Identity
     address: str
@@ -45,7 +45,7 @@ class Caller(Struct, frozen=True):
 
 
 class IssuedToken(Struct, frozen=True):
-    """A delegation token with what its user has to show."""
+    """A delegation token with its HMAC, which authenticates its user."""
 
     token: DelegationToken
     hmac: bytes
@@ -73,7 +73,7 @@ class Users(Protocol):
         ...
 
     async def delete(self, caller: Caller, user: str) -> None:
-        """Forget a user's password, roles and tokens."""
+        """Delete a user's password, roles and tokens."""
         ...
 
 
@@ -99,7 +99,7 @@ class Roles(Protocol):
     """Named sets of rules, and who has them."""
 
     def all(self) -> Mapping[str, tuple[RoleRule, ...]]:
-        """Every role, built in or made."""
+        """Every role, built in or created."""
         ...
 
     def bindings(self) -> Mapping[str, tuple[str, ...]]:
@@ -107,7 +107,7 @@ class Roles(Protocol):
         ...
 
     async def set(self, caller: Caller, name: str, rules: Sequence[RoleRule]) -> None:
-        """Make a role, or replace its rules."""
+        """Create a role, or replace its rules."""
         ...
 
     async def delete(self, caller: Caller, name: str) -> None:
@@ -115,12 +115,12 @@ class Roles(Protocol):
         ...
 
     async def bind(self, caller: Caller, principal: str, role: str, *, bound: bool) -> None:
-        """Give a role to a principal, or take it."""
+        """Grant a role to a principal, or revoke it."""
         ...
 
 
 class ApiTokens(Protocol):
-    """API tokens. Whose token it is decides who may do what with it."""
+    """API tokens. Permissions depend on the token's owner."""
 
     def visible_to(self, caller: Caller) -> Sequence[ApiToken]:
         """The API tokens that the caller may see."""
@@ -139,12 +139,12 @@ class ApiTokens(Protocol):
         ...
 
     async def delete(self, caller: Caller, token_id: str) -> None:
-        """Let a token be worth nothing."""
+        """Revoke a token."""
         ...
 
 
 class DelegationTokens(Protocol):
-    """Delegation tokens. Whose token it is decides who may do what with it."""
+    """Delegation tokens. Permissions depend on the token's owner."""
 
     async def issue(
         self, caller: Caller, *, owner: str | None, renewers: Sequence[str], lifetime_ms: int
@@ -153,11 +153,11 @@ class DelegationTokens(Protocol):
         ...
 
     async def renew(self, caller: Caller, hmac: bytes, period_ms: int) -> int:
-        """Let a delegation token live on; until when."""
+        """Renew a delegation token; returns its new expiry time."""
         ...
 
     async def expire(self, caller: Caller, hmac: bytes, period_ms: int) -> int:
-        """Let a delegation token end after a while, below 0 at once; when."""
+        """Expire a delegation token after a time, below 0 at once; returns its expiry time."""
         ...
 
     def visible_to(self, caller: Caller, owners: Sequence[str] | None) -> Sequence[IssuedToken]:
@@ -166,7 +166,7 @@ class DelegationTokens(Protocol):
 
 
 class QuotaLimits(Protocol):
-    """What each entity may use."""
+    """Quotas of users, clients and addresses."""
 
     def all(self) -> Iterable[QuotaEntry]:
         """Every entity with limits."""
@@ -185,13 +185,13 @@ class QuotaLimits(Protocol):
 
 
 class Security(Protocol):
-    """Mutating verbs of its parts return once the change is durable and in force."""
+    """Mutating operations of its parts return once the change is durable and in force."""
 
     logins: LoginService
     quotas: Quotas
 
     def rights(self, identity: Identity, host: str, *, trusted: bool = False) -> Rights:
-        """What a login may do; ``trusted``: it came by a listener that belongs to the operator."""
+        """The rights of a login; ``trusted``: it came through a trusted loopback listener."""
         ...
 
     @property

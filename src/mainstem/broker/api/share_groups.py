@@ -1,8 +1,9 @@
 """The broker API for share groups (KIP-932).
 
 Members of a share group read the same partitions: each record is locked for one of them until it
-says what became of it. Requests and answers are plain values, re-exported here so that protocols
-need to look no further. Share groups are listed and deleted with all others (``groups``).
+is acknowledged, released or rejected. Requests and answers are plain values, re-exported here, so
+that protocols import only this module. Share groups are listed and deleted with all others
+(``groups``).
 """
 
 from collections.abc import Hashable, Sequence
@@ -57,14 +58,14 @@ __all__ = [
 
 
 class ShareGroups(Protocol):
-    """Share groups: members, records that are locked for them, and where groups stand."""
+    """Share groups: members, records that are locked for them, and offsets."""
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
-        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        """Join, keep alive or leave; the member's epoch, and its partitions if they changed."""
         ...
 
     def describe(self, group_id: str) -> DescribedShareGroup:
-        """One share group in full; ``UNKNOWN_GROUP`` without one."""
+        """Describe one share group; raises ``UNKNOWN_GROUP``."""
         ...
 
     async def fetch(self, request: ShareFetchCall) -> ShareFetchAnswer:
@@ -72,33 +73,33 @@ class ShareGroups(Protocol):
 
         Waits as long as the request allows.
 
-        May be cancelled while it waits; what was locked for an answer that was not given is
+        May be cancelled while it waits; records locked for an answer that was not sent are
         available to others again.
         """
         ...
 
     async def acknowledge(self, request: ShareAcknowledgeCall) -> ShareAcknowledgeAnswer:
-        """Take acknowledgements; answered once they are safe."""
+        """Take acknowledgements; returns once they are stored."""
         ...
 
     def disconnected(self, connection: Hashable) -> None:
-        """A connection ended: close its sessions and give back what they hold."""
+        """Close the sessions of an ended connection and release their records."""
         ...
 
     async def offsets(
         self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
     ) -> Sequence[ShareOffset]:
-        """Where a group stands, in the partitions asked for or (None) wherever it has read."""
+        """A group's offsets, in the given partitions or (None) in all that it has read."""
         ...
 
     async def alter_offsets(
         self, group_id: str, wanted: Sequence[ShareOffsetToAlter]
     ) -> Sequence[ShareOffset]:
-        """Let a group without members stand elsewhere; one answer for each, in order."""
+        """Set offsets of a group without members; one result for each, in order."""
         ...
 
     async def delete_offsets(
         self, group_id: str, topics: Sequence[str]
     ) -> Sequence[ShareOffsetsDeleted]:
-        """Forget where a group without members stands in topics."""
+        """Delete offsets of a group without members, by topic."""
         ...

@@ -20,9 +20,9 @@ class LogDirectory(Struct, frozen=True):
 
 
 class Topics(Protocol):
-    """Topics. Mutating verbs return once the change is durable."""
+    """Topics. Mutating operations return once the change is durable."""
 
-    deleted: DeletedTopics  # names that clients have yet to be told of
+    deleted: DeletedTopics  # names whose deletion clients were not informed of yet
 
     @property
     def configs(self) -> Configs:
@@ -50,7 +50,7 @@ class Topics(Protocol):
         ...
 
     def log_directory(self) -> LogDirectory:
-        """Where this node's records are."""
+        """The data folder of this node and its disk."""
         ...
 
     async def create(
@@ -82,5 +82,5 @@ class Topics(Protocol):
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have ``total`` partitions; ``assignments`` lists nodes of the new ones."""
+        """Grow a topic to ``total`` partitions; ``assignments`` lists nodes of the new ones."""
         ...

@@ -1,8 +1,8 @@
 """The broker API for transactions.
 
-Requests and answers are plain values, re-exported here so that protocols need to look no further.
-Refusals are raised as ``MainstemError``s; ``CONCURRENT_TRANSACTIONS`` asks to come again a moment
-later, because the markers of the last transaction are still being written.
+Requests and answers are plain values, re-exported here, so that protocols import only this module.
+Refusals are raised as ``MainstemError``s; ``CONCURRENT_TRANSACTIONS`` means retry soon, because the
+markers of the last transaction are still being written.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,14 @@ __all__ = [
 
 
 class Transactions(Protocol):
-    """Transactions over streams and positions of groups."""
+    """Transactions over streams and committed offsets of groups."""
 
     def coordinator_partition(self, transactional_id: str) -> int:
         """The partition of the internal topic that a transactional id is kept in."""
         ...
 
     async def init(self, request: InitRequest) -> InitAnswer:
-        """Give a producer its identity; whoever had the id before is fenced, its work aborted."""
+        """Assign a producer id and epoch; the id's previous producer is fenced and aborted."""
         ...
 
     async def add_partitions(
@@ -56,17 +56,17 @@ class Transactions(Protocol):
         *,
         verify_only: bool,
     ) -> Sequence[ErrorCode | None]:
-        """Add partitions to the ongoing transaction, or only look whether they are in it.
+        """Add partitions to the ongoing transaction, or only check whether they are in it.
 
-        What is answered holds when the answer is taken up: a caller that writes at once, without
-        waiting for anything else, writes before the transaction can end.
+        The answer is valid when the call returns: a caller that writes at once, without another
+        ``await``, writes before the transaction can end.
         """
         ...
 
     async def add_offsets(
         self, transactional_id: str, producer_id: int, epoch: int, group_id: str
     ) -> None:
-        """Let positions of a group be committed within the transaction."""
+        """Add the offsets of a group to the transaction."""
         ...
 
     async def commit_offsets(
@@ -77,14 +77,14 @@ class Transactions(Protocol):
         *,
         verify_only: bool,
     ) -> list[CommitResult]:
-        """Keep positions that count once the transaction commits; the outcome for each.
+        """Commit offsets with the transaction; returns the result for each.
 
         Without ``verify_only`` the group is added to the transaction on the way.
         """
         ...
 
     async def end(self, request: EndRequest) -> ProducerIdentity:
-        """Decide the outcome of a transaction; what its producer has to show from now on."""
+        """Commit or abort a transaction; returns the producer id and epoch to use from now on."""
         ...
 
     async def abort_hanging(
@@ -94,9 +94,9 @@ class Transactions(Protocol):
         ...
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """One transactional id in full; ``UNKNOWN_TRANSACTION`` without one."""
+        """Describe one transactional id; raises ``UNKNOWN_TRANSACTION``."""
         ...
 
     def list(self, wanted: TransactionFilter) -> Sequence[ListedTransaction]:
-        """The transactions that a filter lets through."""
+        """The transactions that match a filter."""
         ...

@@ -1,7 +1,7 @@
 """Groups of every kind as administrators see them, at the node that coordinates them.
 
-Classic groups, groups that the coordinator assigns, and share groups are shown alike: epochs are
-generations, and a share group stands where its first record is that is not done.
+Classic groups, groups that the coordinator assigns, and share groups have one form: epochs are
+generations, and the offset of a share group is that of its first unfinished record.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 
 
 class LocalGroups:
-    """The ``AllGroups`` of a node that is alone, and each node's part of them elsewhere.
+    """The ``AllGroups`` of a single node, and each node's part of it in a cluster.
 
     Args:
         groups: the groups that this node coordinates.
         shares: the share groups among them.
-        share_session_ms: how long a member of a share group may be silent.
+        share_session_ms: the session time-out of members of share groups.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LocalGroups:
         return self._groups.list()
 
     async def view(self, group_id: str) -> GroupView:
-        """One group with its members and where it stands."""
+        """One group with its members and offsets."""
         for kind in (self._classic, self._assigned):
             try:
                 group, name = kind(group_id)
@@ -58,7 +58,7 @@ class LocalGroups:
         return GroupView(shared, "share", await self._shared_standings(group_id))
 
     async def delete(self, group_id: str) -> None:
-        """Forget an empty group and where it stood."""
+        """Delete an empty group and its offsets."""
         await self._groups.delete(group_id)
 
     def _classic(self, group_id: str) -> tuple[DescribedGroup, str]:
@@ -93,7 +93,7 @@ class LocalGroups:
                 member.client_id,
                 member.client_host,
                 session_ms,
-                0,  # nobody waits for others
+                0,  # share groups have no rebalance time-out
                 metadata=b"",
                 assignment=b"",
             )
@@ -126,7 +126,7 @@ class LocalGroups:
 
 
 def _plain(member: DescribedMember | DescribedConsumer) -> DescribedMember:
-    """A member without what members tell one another: that is theirs, and may be large."""
+    """A member without its metadata and assignment, which are opaque and may be large."""
     return DescribedMember(
         member.member_id,
         member.instance_id,

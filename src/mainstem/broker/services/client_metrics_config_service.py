@@ -27,7 +27,7 @@ class ClientMetricsConfigAdmin(NamedConfigAdmin):
         return self._placement.catalogue.client_metrics
 
     def describe(self, name: str) -> Sequence[ConfigValue]:
-        """Every setting of a subscription; none of one that is not there."""
+        """Every setting of a subscription; empty for an unknown one."""
         texts = self.texts(name)
         if not texts:
             return []
@@ -44,7 +44,7 @@ class ClientMetricsConfigAdmin(NamedConfigAdmin):
             except InvalidRequest as error:
                 raise InvalidRequest(
                     ErrorCode.INVALID_CONFIG,
-                    f"{selector} is compared with what is {error.cause}",
+                    f"invalid expression for {selector}: {error.cause}",
                     subject=MATCH,
                     remedy=error.remedy,
                 ) from error

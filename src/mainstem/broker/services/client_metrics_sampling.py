@@ -1,8 +1,8 @@
-"""Which client is asked for which metrics, and whether it comes too often. Pure.
+"""Chooses the metrics each client has to push, and limits how often. Pure.
 
-Every client is compared with every subscription: the metrics of all that match are asked for, at
-the shortest of their intervals. The number of a subscription is made of what is asked for, so that
-it stays the same over restarts and changes when an operator changes something.
+Every client is compared with every subscription: the metrics of all that match are requested, at
+the shortest of their intervals. The subscription id is computed from what is requested, so that it
+stays the same over restarts and changes when an operator changes a subscription.
 """
 
 from base64 import urlsafe_b64encode
@@ -26,22 +26,22 @@ from mainstem.model.config.client_metrics import (
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 
 INSTANCES_MAX = 16_384
-"""Clients remembered; the one heard of longest ago is forgotten, and then asks anew."""
+"""Clients kept; the one least recently active is dropped, and has to subscribe again."""
 EARLY = 0.9
-"""A client's clock and ours differ a little: from this part of an interval on, it has passed."""
+"""Clocks differ a little: an interval counts as passed after this fraction of it."""
 
 Texts = Mapping[str, str]
 
 
 class TelemetrySubscription(Struct, frozen=True):
-    """What a client is asked for."""
+    """The metrics requested of a client."""
 
     id: int
     interval_ms: int
     metrics: tuple[str, ...]
 
     def wants(self, name: str) -> bool:
-        """Whether a metric was asked for."""
+        """Whether a metric was requested."""
         return self.metrics == (ALL_METRICS,) or name.startswith(self.metrics)
 
 
@@ -52,7 +52,7 @@ class _Subscription(Struct, frozen=True):
 
 
 class Instance(Struct):
-    """One client, as far as it was heard of. Times are those of a monotonic clock, in ms."""
+    """State of one client. Times are those of a monotonic clock, in ms."""
 
     asked: TelemetrySubscription
     version: int
@@ -71,15 +71,15 @@ class ClientMetricsSampler:
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()
 
     def load(self, subscriptions: Mapping[str, Texts]) -> None:
-        """Let these be all subscriptions."""
+        """Replace all subscriptions."""
         self._subscriptions = [_parsed(texts) for _, texts in sorted(subscriptions.items())]
         self._version += 1
 
     def ask(self, instance: bytes, client: MetricsClient, now_ms: int) -> TelemetrySubscription:
-        """What a client is asked for.
+        """The subscription of a client.
 
         Raises:
-            Unavailable: it comes back before its interval has passed, and nothing has changed.
+            Unavailable: it asks again before its interval has passed, and nothing has changed.
         """
         fresh = instance not in self._instances or self._is_stale(instance)
         known = self._instance(instance, client)
@@ -93,15 +93,17 @@ class ClientMetricsSampler:
     def admit(
         self, instance: bytes, client: MetricsClient, now_ms: int, *, terminating: bool
     ) -> Instance:
-        """Let a client push.
+        """Admit a push of a client.
 
         Raises:
-            InvalidRequest: it has said that it would go.
-            Unavailable: it comes back before its interval has passed.
+            InvalidRequest: it already sent its terminating push.
+            Unavailable: it pushes again before its interval has passed.
         """
         known = self._instance(instance, client)
         if known.is_terminated:
-            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the client had said good-bye")
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST, "the client already sent its terminating push"
+            )
         asked_since = known.pushed_ms is None or (known.got_ms or 0) > known.pushed_ms
         if not asked_since and not terminating:
             assert known.pushed_ms is not None, "it has pushed"
@@ -119,7 +121,7 @@ class ClientMetricsSampler:
         elif known.version != self._version:
             known.asked = self._asked(instance, client)
             known.version = self._version
-            # The client goes by its former interval, and shall hear at once that it has another.
+            # The client uses its former interval, and must get the new one without delay.
             known.pushed_ms = None
         self._instances[instance] = known
         return known
@@ -131,7 +133,7 @@ class ClientMetricsSampler:
     def _not_too_soon(known: Instance, last_ms: int, now_ms: int) -> None:
         if now_ms - last_ms < known.asked.interval_ms * EARLY:
             raise Unavailable(
-                ErrorCode.THROTTLED, f"asked for every {known.asked.interval_ms} ms only"
+                ErrorCode.THROTTLED, f"the push interval is {known.asked.interval_ms} ms"
             )
 
     def _asked(self, instance: bytes, client: MetricsClient) -> TelemetrySubscription:
@@ -160,7 +162,7 @@ class ClientMetricsSampler:
 
 
 def instance_text(instance: bytes) -> str:
-    """The way Kafka's clients show an id: url-safe base64 without padding."""
+    """The form in which Kafka's clients print an id: url-safe base64 without padding."""
     return urlsafe_b64encode(instance).decode().rstrip("=")
 
 

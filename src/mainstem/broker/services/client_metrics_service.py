@@ -1,11 +1,11 @@
-"""What clients have measured (KIP-714), written where operators find it: one JSON line per push.
+"""Metrics pushed by clients (KIP-714), written to a log: one JSON line per push.
 
     {"time":"2026-01-31T12:00:00.123Z","client_instance_id":"…","client_id":"app-1",
      "software":"apache-kafka-java 4.2.0","address":"10.0.0.7","user":"User:alice",
      "terminating":false,"resource":{…},"metrics":[{"name":"…","kind":"sum","value":3.0,…}]}
 
-Only what somebody subscribed to is asked for and kept. A push is bounded before and after it is
-decompressed, in the number of its points and fields, and in how often it comes.
+Only metrics with a subscription are requested and kept. A push is limited in size before and after
+decompression, in the number of its points and fields, and in frequency.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ PUSH_PLAIN_BYTES_MAX = 2 * MIB
 POINTS_PER_PUSH_MAX = 5_000
 
 CODECS = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
-"""What clients may use, the preferred one first."""
+"""Codecs that clients may use, the preferred one first."""
 
 Write = Callable[[str], None]
 _encode = msgspec.json.Encoder().encode
@@ -81,7 +81,7 @@ class ClientMetricsService:
         placement.subscribe(self._on_fact)
 
     def subscription(self, instance: bytes, client: MetricsClient) -> MetricsSubscription:
-        """What a client is asked for; a client without an instance id is given one."""
+        """The subscription of a client; a client without an instance id is given one."""
         if instance == NO_INSTANCE:
             instance = self._new_id()
         asked = self._clients.ask(instance, client, self._now_ms())
@@ -90,11 +90,11 @@ class ClientMetricsService:
         )
 
     def push(self, push: TelemetryPush, client: MetricsClient) -> None:
-        """Keep what a client has measured where operators see it.
+        """Write the metrics that a client pushed.
 
         Raises:
-            InvalidRequest: it was not asked for, is too large, or cannot be read.
-            Unavailable: it comes too soon.
+            InvalidRequest: it was not requested, is too large, or cannot be decoded.
+            Unavailable: the push interval has not passed.
         """
         if push.instance == NO_INSTANCE:
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a client without an instance id")
@@ -126,8 +126,8 @@ class ClientMetricsService:
             known.may_ask_again = True
             raise InvalidRequest(
                 ErrorCode.UNKNOWN_SUBSCRIPTION,
-                "what is asked for has changed",
-                remedy="ask for the subscription again",
+                "the subscription has changed",
+                remedy="request the subscription again",
             )
         if push.codec != compression.NONE and push.codec not in CODECS:
             known.may_ask_again = True
@@ -135,7 +135,7 @@ class ClientMetricsService:
                 ErrorCode.UNSUPPORTED_COMPRESSION, f"there is no codec {push.codec}"
             )
         if len(push.data) > PUSH_BYTES_MAX:
-            raise _too_large(f"{len(push.data)} bytes where {PUSH_BYTES_MAX} are allowed")
+            raise _too_large(f"{len(push.data)} bytes, at most {PUSH_BYTES_MAX} are allowed")
 
     def _on_fact(self, fact: AnyFact) -> None:
         if isinstance(fact, ClientMetricsSet):
@@ -160,4 +160,4 @@ def _decoded(push: TelemetryPush) -> PushedMetrics:
 
 
 def _too_large(cause: str) -> InvalidRequest:
-    return InvalidRequest(ErrorCode.TELEMETRY_TOO_LARGE, cause, remedy="push less at a time")
+    return InvalidRequest(ErrorCode.TELEMETRY_TOO_LARGE, cause, remedy="send smaller pushes")

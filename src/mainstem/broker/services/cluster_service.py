@@ -34,13 +34,13 @@ from mainstem.placement.state.cluster_view import (
 
 CONFLICTS_MAX = 10
 REBALANCED_AT_ONCE = 1_000
-HAND_OVER_S_MAX = 30.0  # who asks for an election has given up by then
-# How long an answer about writers waits for the death of a node to be decided upon.
+HAND_OVER_S_MAX = 30.0  # requests for an election have timed out by then
+# How long an answer about writers waits until an unreachable node is declared dead.
 SETTLE_S = 1.0
 SETTLE_PAUSE_S = 0.005
-# How long clients are told of a node that was lost: a client that hears of it no more tears down
-# all it has with it, which librdkafka does not always survive (its issue 5511); most nodes come
-# back. A node that stopped in good order is not named: clients with racks would stay with it.
+# How long metadata still lists a lost node: a client removes a node that is no longer listed, which
+# librdkafka does not always survive (its issue 5511); most nodes come back. A node that stopped
+# cleanly is not listed: clients with racks would stay with it.
 NAMED_AFTER_LOSS_S = 30.0
 _DIRECTORY_BYTES = len(NO_TOPIC_ID)
 
@@ -62,12 +62,12 @@ class GroupMember(Protocol):
 
     @property
     def match(self) -> int | None:
-        """How far it is known to be."""
+        """Its last known log index."""
         ...
 
 
 class GroupStatus(Protocol):
-    """How this node sees the group."""
+    """The state of the group, as this node sees it."""
 
     @property
     def lead(self) -> NodeId:
@@ -86,7 +86,7 @@ class GroupStatus(Protocol):
 
     @property
     def members(self) -> Sequence[GroupMember]:
-        """Who belongs to it."""
+        """Its members."""
         ...
 
 
@@ -95,7 +95,7 @@ HandOver = Callable[[Sequence[StreamId], float], Awaitable[Collection[StreamId]]
 
 
 async def _no_handover(streams: Sequence[StreamId], timeout_s: float) -> set[StreamId]:
-    """There are no other nodes."""
+    """Move nothing: there are no other nodes."""
     del streams, timeout_s
     return set()
 
@@ -109,7 +109,7 @@ class ClusterAdmin:
         clock: the time.
         group: the group that keeps the catalogue; None: this node alone.
         ensure: creates an internal topic.
-        missing: nodes that do not seem to be there any more.
+        missing: nodes that seem to be down.
     """
 
     def __init__(
@@ -131,19 +131,19 @@ class ClusterAdmin:
         self._wall_ms = clock.wall_ms
         self._monotonic = clock.monotonic
         self._lost_at: dict[NodeId, float] = {}
-        # How nodes are, as this one has heard; without others there is nothing to hear.
+        # The state of nodes according to gossip; a single node has none.
         self.seen: Callable[[NodeId], GossipStatus] = lambda _: GossipStatus("alive", None)
-        # Lets writers hand streams over to those that are preferred; those that did in time.
+        # Has writers hand streams over to the preferred ones; returns those moved in time.
         self.hand_over: HandOver = _no_handover
 
     def settled(self) -> Awaitable[None] | None:
-        """See ``Cluster``: a node is gone, and its streams are to be given to others."""
+        """See ``Cluster``: a node is down, and its streams are about to be reassigned."""
         if not _is_unsettled(self._catalogue, self._missing()):
             return None
         return _settling(lambda: _is_unsettled(self._catalogue, self._missing()))
 
     def level(self, feature: str) -> int:
-        """The level of a feature that there is."""
+        """The current level of a feature."""
         return level_of(self._catalogue.features, feature)
 
     def features_epoch(self) -> int:
@@ -153,7 +153,7 @@ class ClusterAdmin:
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> None:
-        """Give features other levels, all or none."""
+        """Change the levels of features, all or none."""
         levels = {update.name: update.level for update in updates}
         if len(levels) != len(updates):
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a feature is named more than once")
@@ -171,10 +171,10 @@ class ClusterAdmin:
                 continue
             _log.info("features are now at %s", levels)
             return
-        raise Unavailable(ErrorCode.OVERLOADED, "features change all the time")
+        raise Unavailable(ErrorCode.OVERLOADED, "features were changed concurrently too often")
 
     async def unregister(self, node: NodeId) -> None:
-        """Forget a node that is gone for good."""
+        """Remove a node that left for good."""
         await self._placement.submit(UnregisterNode(node, self._node().id))
         _log.info("node %d is no longer part of the cluster", node)
 
@@ -194,23 +194,23 @@ class ClusterAdmin:
         return changed
 
     async def reassign(self, stream: StreamId, replicas: tuple[NodeId, ...] | None) -> None:
-        """Want a stream on these nodes, the preferred writer first; None: where it is."""
+        """Set the target replicas of a stream, the preferred writer first; None: the current."""
         await self._placement.submit(ReassignPartitions(((stream, replicas),)))
 
     async def drain(self, node: NodeId, *, on: bool) -> None:
-        """Let a node hold nothing, or let it hold ranges again."""
+        """Drain a node, or let it hold ranges again."""
         await self._placement.submit(DrainNode(node) if on else UndrainNode(node))
         _log.info("node %d is %s", node, "drained" if on else "used again")
 
     async def rebalance(self) -> int:
-        """Let nodes share the work evenly; how many partitions are moved."""
+        """Balance load over nodes; returns how many partitions are moved."""
         found = moves(self._catalogue, REBALANCED_AT_ONCE)
         if found:
             await self._placement.submit(ReassignPartitions(tuple(found), keep_factor=True))
         return len(found)
 
     def overview(self) -> ClusterOverview:
-        """Nodes, who leads, how ranges are."""
+        """An overview of nodes, leader and ranges."""
         own = self._node()
         group = None if self._group is None else self._group()
         rows = []
@@ -229,15 +229,15 @@ class ClusterAdmin:
         )
 
     def ranges(self, topic: str | None = None) -> Iterable[RangeRow]:
-        """Every range, or those of one topic, and who holds it."""
+        """Every range, or those of one topic, and the nodes that hold it."""
         return range_rows(self._catalogue, topic)
 
     def is_live(self, node: NodeId) -> bool:
-        """Whether a node is registered and not taken for dead."""
+        """Whether a node is registered and not declared dead."""
         return node == self._node().id or self._catalogue.is_live(node)
 
     def lost_lately(self) -> Sequence[Node]:
-        """See ``Cluster``: those that this node has found taken for dead not long ago."""
+        """See ``Cluster``: those that were declared dead recently, as this node has seen."""
         own, now = self._node().id, self._monotonic()
         lost = {
             known.node.id: known.node
@@ -248,16 +248,16 @@ class ClusterAdmin:
         return [lost[n] for n, since in self._lost_at.items() if now - since < NAMED_AFTER_LOSS_S]
 
     async def ensure_internal(self, topic: str) -> None:
-        """Create an internal topic if it is not there."""
-        assert self._ensure is not None, "asked for where there are several nodes"
+        """Create an internal topic if it does not exist."""
+        assert self._ensure is not None, "called only in a cluster"
         await self._ensure(topic)
 
     def controller(self) -> NodeId:
-        """Who decides about the cluster now; -1: nobody does."""
+        """The current placement leader; -1: there is none."""
         return self._node().id if self._group is None else self._group().lead
 
     def quorum(self) -> Quorum:
-        """Who keeps the catalogue."""
+        """The nodes that keep the catalogue."""
         own = self._node()
         if self._group is None:
             member = self._member(own, self._placement.next_index)
@@ -277,7 +277,7 @@ class ClusterAdmin:
         )
         leader = nodes.get(status.lead)
         if leader is None:
-            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "nobody leads the catalogue's group")
+            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "the catalogue's group has no leader")
         return self._quorum(leader, status.term, end, members)
 
     def _quorum(
@@ -301,14 +301,14 @@ class ClusterAdmin:
                 ErrorCode.INVALID_FEATURE_LEVEL,
                 f"it is at {level}, and {update.level} would be a downgrade",
                 subject=update.name,
-                remedy="ask for a downgrade",
+                remedy="request a downgrade",
             )
         if update.level > level and update.may_lower:
             raise InvalidRequest(
                 ErrorCode.INVALID_FEATURE_LEVEL,
-                f"it is at {level}, and {update.level} would be no downgrade",
+                f"it is at {level}, and {update.level} would not be a downgrade",
                 subject=update.name,
-                remedy="ask for an upgrade",
+                remedy="request an upgrade",
             )
 
 
@@ -317,7 +317,7 @@ def _voters(status: GroupStatus) -> set[NodeId]:
 
 
 def _end_of(member: GroupMember, status: GroupStatus, end: int) -> int:
-    """How far a member is known to be: only the leader knows of the others."""
+    """The last known log end of a member: only the leader knows those of others."""
     if member.node_id == status.lead:
         return end
     return -1 if member.match is None else member.match + 1

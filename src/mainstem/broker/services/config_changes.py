@@ -1,4 +1,4 @@
-"""What a list of changes makes of a set of settings. Pure."""
+"""Applies a list of changes to a set of settings. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,8 +23,8 @@ def changed(
         configs: what is set now.
         changes: at most one per name.
         keys: every name that may be set.
-        current: the text that holds now, set or default; lists are appended to that.
-        refusal: what to say of a name that may not be set; unless given, that it is unknown.
+        current: the text in effect, set or default; lists are appended to it.
+        refusal: the error for a name that may not be set; by default that it is unknown.
 
     Raises:
         InvalidRequest: a name twice, an unknown one, a missing value, a list operation on something
@@ -37,7 +37,7 @@ def changed(
     for change in changes:
         key = keys.get(change.name)
         if change.operation == "delete":
-            # Also of names unknown today: what was once set can always be taken back.
+            # Also for unknown names: what an earlier release accepted can still be deleted.
             after.pop(change.name, None)
             continue
         if key is None:
@@ -45,7 +45,7 @@ def changed(
         if change.value is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                f"a value is needed to {change.operation} {change.name}",
+                f"{change.operation} of {change.name} needs a value",
                 subject=change.name,
             )
         if change.operation == "set":

@@ -1,7 +1,7 @@
-"""Settings of topics and nodes: shown with where they come from, and changed at run time.
+"""Settings of topics and nodes: described with their source, and changed at run time.
 
 A change is computed from what is set now and refused by the catalogue if that has changed
-meanwhile; then it is computed anew.
+meanwhile; then it is computed again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ class ConfigAdmin:
         self.client_metrics = ClientMetricsConfigAdmin(placement)
 
     def listening(self, names: Mapping[str, str]) -> None:
-        """Show what is known of a node only once it listens."""
+        """Add values that are known only once the node listens."""
         self._settings.add_static(names)
 
     def settings_of(self, topic: Topic) -> TopicSettings:
@@ -79,11 +79,11 @@ class ConfigAdmin:
         return self._settings.of(topic)
 
     def describe_topic(self, name: str) -> Sequence[ConfigValue]:
-        """Every setting of a topic and where it comes from."""
+        """Every setting of a topic and its source."""
         return self.describe(self._lookup.need(name))
 
     def describe(self, topic: Topic) -> Sequence[ConfigValue]:
-        """The same for a topic at hand."""
+        """The same for a given topic."""
         return [_topic_config(self._settings, topic, key) for key in TOPIC_KEYS.values()]
 
     def describe_node(self, node: NodeId | None) -> Sequence[ConfigValue]:
@@ -118,7 +118,7 @@ class ConfigAdmin:
     async def replace_topic(
         self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Let ``configs`` be all that is set on a topic."""
+        """Replace all settings of a topic with ``configs``."""
         texts = without_nulls(configs)
         await self._set_topic_configs(name, lambda _: texts, validate_only=validate_only)
 
@@ -143,7 +143,7 @@ class ConfigAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Let ``configs`` be all that is set at run time on a node, or on all of them (None)."""
+        """Replace all run-time settings of a node, or of all nodes (None), with ``configs``."""
         texts = without_nulls(configs)
         await self._set_node_configs(node, lambda _: texts, validate_only=validate_only)
 
@@ -160,7 +160,7 @@ class ConfigAdmin:
             command = SetTopicConfigs(topic.id, topic.configs, configs)
             try:
                 await self._lookup.decide(command, validate_only=validate_only)
-            except Fenced:  # this node has not heard of the last change yet
+            except Fenced:  # this node has not replayed the last change yet
                 await self._lookup.catch_up()
                 continue
             return
@@ -182,7 +182,7 @@ class ConfigAdmin:
                 return
             try:
                 await self._lookup.decide(command, validate_only=validate_only)
-            except Fenced:  # this node has not heard of the last change yet
+            except Fenced:  # this node has not replayed the last change yet
                 await self._lookup.catch_up()
                 continue
             return
@@ -197,7 +197,7 @@ class ConfigAdmin:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
                 f"this is node {self._node}, the request is for node {node}",
-                remedy="ask that node, or use the empty name for all nodes",
+                remedy="send it to that node, or use the empty name for all nodes",
             )
 
 
@@ -209,7 +209,7 @@ def _topic_config(settings: SettingsView, topic: Topic, key: ConfigKey) -> Confi
         source=origins[0][2],
         type=key.type,
         documentation=key.documentation,
-        # As in Kafka: a default that could come by several names is listed under none of them.
+        # As in Kafka: a default that has several names is listed under none of them.
         synonyms=tuple(
             origin for origin in origins if origin[2] != DEFAULT or len(key.synonyms) == 1
         ),
@@ -233,7 +233,7 @@ def _node_config(settings: SettingsView, key: ConfigKey) -> ConfigValue | None:
 
 
 def _check_internal(topic: Topic, configs: Mapping[str, str]) -> None:
-    """Refuse to let the node's own topics lose what only the node may delete from them."""
+    """Refuse settings of internal topics that would delete records the node needs."""
     if not topic.internal or topic.name in KAFKA_INTERNAL_TOPICS:
         return
     for name in _DELETING_KEYS:

@@ -1,4 +1,4 @@
-"""Settings of consumer groups: shown with where they come from, and changed at run time."""
+"""Settings of consumer groups: described with their source, and changed at run time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ class GroupConfigAdmin(NamedConfigAdmin):
         return self._placement.catalogue.group_configs()
 
     def describe(self, group: str) -> Sequence[ConfigValue]:
-        """Every setting of a group and where it comes from."""
+        """Every setting of a group and its source."""
         texts = self.texts(group)
         return [shown(key, texts, "group", self._of_node(key)) for key in GROUP_KEYS.values()]
 

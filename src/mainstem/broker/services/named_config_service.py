@@ -1,4 +1,4 @@
-"""Settings of things that are nothing but a name with settings: shown, and changed at run time."""
+"""Settings stored under a name (groups, metric subscriptions): described and changed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ Texts = Mapping[str, str]
 
 
 class NamedConfigAdmin(ABC):
-    """Works for every kind of name; what differs is up to the kind."""
+    """Base class for all kinds of names."""
 
     def __init__(
         self, placement: PlacementService, kind: str, keys: Mapping[str, ConfigKey]
@@ -50,7 +50,7 @@ class NamedConfigAdmin(ABC):
     async def replace(
         self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Let ``configs`` be all that is set under a name."""
+        """Replace all settings under a name with ``configs``."""
         texts = without_nulls(configs)
         await self._set(name, lambda _: texts, validate_only=validate_only)
 
@@ -60,7 +60,7 @@ class NamedConfigAdmin(ABC):
 
     @abstractmethod
     def _command(self, name: str, before: dict[str, str], after: dict[str, str]) -> Command[None]:
-        """What makes the change."""
+        """The command that makes the change."""
 
     async def _set(
         self, name: str, after: Callable[[Texts], dict[str, str]], *, validate_only: bool
@@ -81,14 +81,16 @@ class NamedConfigAdmin(ABC):
                 continue
             return
         raise Unavailable(
-            ErrorCode.OVERLOADED, "its settings change all the time", subject=f"{self._kind} {name}"
+            ErrorCode.OVERLOADED,
+            "its settings were changed concurrently too often",
+            subject=f"{self._kind} {name}",
         )
 
 
 def shown(
     key: ConfigKey, set_here: Texts, source: str, fallbacks: Sequence[tuple[str, str | None, str]]
 ) -> ConfigValue:
-    """A setting with all the places that its value may come from, the one that holds in front."""
+    """A setting with all sources of its value, the effective one first."""
     origins = list(fallbacks)
     if key.name in set_here:
         origins.insert(0, (key.name, set_here[key.name], source))

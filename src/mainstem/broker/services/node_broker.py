@@ -1,4 +1,4 @@
-"""What the node offers through the broker API: its streams, topics, groups and producer ids."""
+"""The broker API of a node: its streams, topics, groups and producer ids."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Producer ids: handed out from blocks that the catalogue reserves durably."""
+"""Producer ids, assigned from blocks that the catalogue reserves durably."""
 
 from mainstem.model.ids import NodeId, ProducerId
 from mainstem.placement.changes.commands import AllocateProducerIds
@@ -8,7 +8,7 @@ BLOCK = 1_000
 
 
 class ProducerIdBlocks:
-    """Fresh identities for idempotent producers. What a crash leaves unused of a block is lost."""
+    """New ids for idempotent producers. A crash loses the unused part of a block."""
 
     def __init__(self, placement: PlacementService, node: NodeId, incarnation: int) -> None:
         self._placement = placement
@@ -18,12 +18,12 @@ class ProducerIdBlocks:
         self._until = 0
 
     async def new_producer_id(self) -> tuple[ProducerId, int]:
-        """A producer id that nobody was given before, and its first epoch."""
+        """A new producer id, and its first epoch."""
         while self._next == self._until:
             start, until = await self._placement.submit(
                 AllocateProducerIds(self._node, self._incarnation, BLOCK)
             )
-            if self._next == self._until:  # nobody else refilled meanwhile
+            if self._next == self._until:  # no concurrent call refilled it meanwhile
                 self._next, self._until = start, until
         taken = ProducerId(self._next)
         self._next += 1

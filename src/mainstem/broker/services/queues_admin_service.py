@@ -1,4 +1,4 @@
-"""Queues as administrators see them: lists, a look into a queue, moving what is in it."""
+"""Administration of queues: lists, browsing a queue, moving its messages."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -110,13 +110,13 @@ class QueueAdminService:
         where: Callable[[PeekedMessage], bool] | None = None,
         limit: int | None = None,
     ) -> int:
-        """Publish ready messages of a queue elsewhere and take them out of the first."""
+        """Publish ready messages of a queue to another one and remove them from the first."""
         space = self._space(namespace)
         queue = self._queue(namespace, source)
         assert space is not None, "a queue has a namespace"
         if queue.body.ledger.is_fanout:
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, "messages of a fan-out are for its subscribers"
+                ErrorCode.INVALID_REQUEST, "messages of a fan-out queue cannot be moved"
             )
         if destination is not None:
             self._queue(namespace, destination)
@@ -132,7 +132,7 @@ class QueueAdminService:
         return moved
 
     def counts(self) -> QueueCounts:
-        """What queues have done since the node started."""
+        """Counts of all queues since the node started."""
         return self._runtime.context.counts
 
     def _space(self, namespace: str) -> VirtualHost | None:
@@ -186,7 +186,7 @@ class QueueAdminService:
         return published.status is PublishStatus.STORED and published.is_routed
 
     async def _take_out(self, space: VirtualHost, source: str, sequence: int) -> int:
-        """Settle one message of a queue that is ready."""
+        """Remove one ready message of a queue."""
         known = space.queues.by_name.get(source)
         queue = None if known is None else known[0].shard.queue(known[1])
         if known is None or queue is None:
@@ -208,10 +208,10 @@ def _place(lane: SubscriberQueue | None, item: QueuedItem) -> str:
 
 
 def _origin(message: Message) -> tuple[str, tuple[str, ...]]:
-    """Where a dead letter died first: the exchange and the keys of its oldest death.
+    """Where a dead letter was first dead-lettered: exchange and keys of its oldest entry.
 
     Raises:
-        InvalidRequest: the message is no dead letter.
+        InvalidRequest: the message is not a dead letter.
     """
     try:
         deaths = death_history_of(message)
@@ -220,7 +220,7 @@ def _origin(message: Message) -> tuple[str, tuple[str, ...]]:
     if not deaths:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            "a message that never died has no place to go back to",
+            "the message is not a dead letter, so it has no queue to return to",
             remedy="name the queue to move it to",
         )
     first = deaths[-1]

@@ -1,7 +1,7 @@
 """Queues, exchanges and bindings as protocols see them, on the runtime of this node.
 
-Whatever changes what is declared is answered once it is committed. Messages go through publishers
-and subscriptions, which answer for themselves.
+Declarations and deletions return once they are committed. Messages go through publishers and
+subscriptions, which report their own results.
 """
 
 from itertools import count
@@ -38,13 +38,13 @@ from mainstem.queues.shards.shard_driver import QueueShardDriver
 from mainstem.queues.shards.subscription_driver import DeliveryHolder, QueueSubscription
 from mainstem.queues.storage.virtual_host_state import TopicTaken
 
-# An exchange keeps what it got for an hour, or a gibibyte, beyond what queues need.
+# An exchange keeps messages for an hour, or a gibibyte, beyond what queues need.
 EXCHANGE_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "3600000",
     "retention.bytes": "1073741824",
     "segment.bytes": "67108864",
-    # How large a message may be is for the protocols to say.
+    # The protocols limit the size of messages.
     "max.message.bytes": str(BATCH_BYTES_MAX),
 }
 EXCHANGE_PARTITIONS = 1
@@ -59,7 +59,7 @@ class QueueService:
         self.admin = QueueAdminService(runtime)
 
     async def ready(self) -> None:
-        """Wait until what is stored is loaded."""
+        """Wait until stored state is loaded."""
         await self._runtime.ready()
 
     # Exchanges and bindings
@@ -67,14 +67,14 @@ class QueueService:
     async def declare_exchange(
         self, namespace: str, declared: Exchange, *, passive: bool = False, shared: bool = False
     ) -> Exchange:
-        """Let an exchange be there; ``passive`` only looks."""
+        """Declare an exchange; ``passive`` only checks that it exists."""
         space = await self._runtime.ensure(namespace)
         topology = space.state.topology
         facts = topology.declare(declared, passive=passive)
         if facts:
             if declared.name not in space.state.topics:
                 await self._take_topic(space, declared.name, is_shared=shared)
-                # Somebody else may have declared it while the topic was made.
+                # Another client may have declared it while the topic was created.
                 facts = topology.declare(declared)
             space.exchanges.change(facts)
             self._open(space, declared.name)
@@ -82,13 +82,13 @@ class QueueService:
         return topology.live.exchange(declared.name)
 
     async def delete_exchange(self, namespace: str, name: str, *, if_unused: bool = False) -> None:
-        """Take an exchange away, with its bindings."""
+        """Delete an exchange with its bindings."""
         space = await self._runtime.ensure(namespace)
         space.exchanges.change(space.state.topology.delete(name, if_unused=if_unused))
         await space.home.safe()
 
     async def bind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
-        """Let messages of an exchange go to a queue or to another exchange, from now on."""
+        """Bind an exchange to a queue or to another exchange."""
         space = await self._runtime.ensure(namespace)
         topology = space.state.topology
         if binding.destination.is_queue:
@@ -97,7 +97,7 @@ class QueueService:
         if not facts:
             return
         if binding.source not in space.exchanges.streams:
-            # An exchange that is there from the start gets its topic with its first binding.
+            # A predeclared exchange gets its topic with its first binding.
             await self._take_topic(space, binding.source, is_shared=False)
             self._open(space, binding.source)
             facts = topology.bind(binding)
@@ -105,7 +105,7 @@ class QueueService:
         await space.home.safe()
 
     async def unbind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
-        """End a binding; nothing that was routed is lost."""
+        """Remove a binding; messages already routed are kept."""
         space = await self._runtime.ensure(namespace)
         if binding.destination.is_queue and binding.destination.name in space.queues.by_name:
             space.queues.need(binding.destination.name, connection)
@@ -124,7 +124,7 @@ class QueueService:
         policy: OnDifference = OnDifference.FAIL,
         keeps_failures: bool = False,
     ) -> QueueStatus:
-        """Let a queue be there; ``connection`` owns it if it is exclusive."""
+        """Declare a queue; ``connection`` owns it if it is exclusive."""
         space = await self._runtime.ensure(namespace)
         if keeps_failures:
             settings = await self._with_dead_letters(space, name, settings)
@@ -145,7 +145,7 @@ class QueueService:
         if has_facts:
             await shard.safe()
         else:
-            shard.live.check_fresh()  # the dead letter queue may have been waited for
+            shard.live.check_fresh()  # declaring the dead letter queue may have taken a while
         return QueueStatus(
             name=name,
             messages=declared.messages,
@@ -156,12 +156,12 @@ class QueueService:
     async def _with_dead_letters(
         self, space: VirtualHost, name: str, settings: QueueSettings
     ) -> QueueSettings:
-        """The settings with a place for messages that were tried often enough."""
+        """The settings with a dead letter queue for messages that exceed the delivery limit."""
         known = space.queues.by_name.get(name)
         if known is not None:
             current = known[0].live.shard.queues.entries[known[1]].settings
             if settings == NATIVE and name.endswith(DEAD_SUFFIX):
-                # Nothing was asked for: whoever wants to consume dead letters takes it as it is.
+                # No settings were requested: consumers of dead letters accept the queue as it is.
                 return current
             if settings.dead_letter_exchange is not None:
                 return settings
@@ -179,7 +179,7 @@ class QueueService:
     def status(
         self, namespace: str, name: str, *, connection: str = "", is_use: bool = False
     ) -> QueueStatus:
-        """A queue that is there."""
+        """The status of an existing queue."""
         shard, number, queue = self._need(namespace, name, connection)
         if is_use:
             queue.consumer_registry.used(shard.now_ms())
@@ -200,7 +200,7 @@ class QueueService:
         if_unused: bool = False,
         if_empty: bool = False,
     ) -> int:
-        """Take a queue away; how many messages were ready."""
+        """Delete a queue; returns how many messages were ready."""
         shard, _, _ = self._need(namespace, name, connection)
         effects = shard.shard.on_delete(
             QueueName(namespace, name),
@@ -216,7 +216,7 @@ class QueueService:
         return messages
 
     async def purge_queue(self, namespace: str, name: str, *, connection: str = "") -> int:
-        """Drop all that is in nobody's hands; how many messages."""
+        """Drop all messages that are not in delivery; returns how many."""
         shard, number, queue = self._need(namespace, name, connection)
         effects = shard.take(number, queue.on_purged(shard.now_ms()))
         messages = effects.count
@@ -224,7 +224,7 @@ class QueueService:
         return messages
 
     def connection_gone(self, connection: str) -> None:
-        """A connection ended: its exclusive queues go."""
+        """Delete the exclusive queues of an ended connection."""
         for shard in self._runtime.shards:
             effects = shard.shard.on_connection_gone(connection, shard.now_ms())
             if effects.notices or effects.facts:
@@ -235,13 +235,13 @@ class QueueService:
     def publisher(
         self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
     ) -> QueuePublisher:
-        """Somebody wants to publish."""
+        """A new publisher."""
         return self._runtime.hosts.publisher(namespace, settled, flow)
 
     def consume(
         self, namespace: str, queue: str, request: ConsumeRequest, deliver: Deliver, ended: Ended
     ) -> QueueSubscription:
-        """Somebody wants to consume."""
+        """Subscribe to a queue."""
         shard, number, found = self._need(namespace, queue, request.connection)
         consumer = Consumer(
             f"{request.name}#{next(self._holders)}",
@@ -266,7 +266,7 @@ class QueueService:
     async def get(
         self, namespace: str, queue: str, *, connection: str = "", no_ack: bool = False
     ) -> tuple[Delivery | None, int]:
-        """One message, if one is ready, and how many are left."""
+        """Take one message, if one is ready; also returns how many are left."""
         shard, number, found = self._need(namespace, queue, connection)
         holder = DeliveryHolder(shard, number, f"get#{next(self._holders)}")
         delivery = holder.get(no_ack=no_ack)
@@ -280,14 +280,14 @@ class QueueService:
         if space is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_QUEUE, f"no queue '{name}'", subject=name)
         found = space.queues.need(name, connection)
-        # A verb comes behind what holders said before it, although that waits for the turn's end.
+        # Apply pending settlements first: they wait for the end of this event loop iteration.
         found[0].settle_all()
         return found
 
     # Topics of exchanges
 
     async def _take_topic(self, space: VirtualHost, exchange: str, *, is_shared: bool) -> None:
-        """Let a topic keep the messages of an exchange."""
+        """Create or take over the topic that stores the messages of an exchange."""
         if exchange == DEFAULT_EXCHANGE or exchange in space.state.topics:
             return
         topics = self._runtime.topics
@@ -295,7 +295,7 @@ class QueueService:
         if topics.writers(topic) and not is_shared:
             raise InvalidRequest(
                 ErrorCode.RESOURCE_LOCKED,
-                f"topic '{topic}' is there and is no exchange",
+                f"topic '{topic}' exists and is not an exchange",
                 subject=exchange,
                 remedy="declare the exchange as shared, or choose another name",
             )
@@ -303,7 +303,7 @@ class QueueService:
         try:
             await topics.ensure(_exchange_topic(topic))
         except InvalidRequest as error:
-            # A topic whose name differs in '.' and '_' only is in the way.
+            # A topic whose name differs only in '.' and '_' already exists.
             if error.code is not ErrorCode.INVALID_TOPIC_NAME:
                 raise
             topic = encoded_topic(space.name, exchange)
@@ -314,7 +314,7 @@ class QueueService:
         await space.home.safe()
 
     def _open(self, space: VirtualHost, exchange: str) -> None:
-        """Serve an exchange whose topic is there."""
+        """Serve an exchange whose topic exists."""
         if exchange in space.exchanges.streams:
             space.exchanges.note_exchange(exchange)
             return

@@ -1,7 +1,7 @@
-"""From bytes that were read to batches that can be shared: which of them nobody may see.
+"""Splits bytes that were read into batches for share groups, without hidden ones.
 
-Markers are no records, and a group that reads only what was committed does not get what was
-aborted. Pure; looks at headers of batches, never at records.
+Transaction markers are hidden, and aborted batches too from a group that reads only committed
+records. Pure; reads headers of batches, never records.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Where share groups stand: shown, moved and forgotten by administrators.
+"""Offsets of share groups: described, altered and deleted by administrators.
 
-A group is moved or forgotten only while it has no members; what a partition's writer decided before
-does not count then.
+Offsets are altered or deleted only while the group has no members; earlier decisions of a
+partition's writer are void then.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LOOKS_AT_ONCE: Final = 64
 
 
 class ShareOffsets:
-    """What administrators ask about the positions of share groups."""
+    """Administration of the offsets of share groups."""
 
     def __init__(
         self, members: ShareGroupCoordinator, topics: TopicSource, streams: Streams
@@ -38,7 +38,7 @@ class ShareOffsets:
     async def shown(
         self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[ShareOffset]:
-        """Where a group stands, in the partitions asked for or (None) wherever it has read."""
+        """A group's offsets, in the given partitions or (None) in all that it has read."""
         states = self._members.states(group_id)
         if topics is None:
             return await self._all(states)
@@ -56,7 +56,7 @@ class ShareOffsets:
     async def altered(
         self, group_id: str, wanted: Sequence[ShareOffsetToAlter]
     ) -> list[ShareOffset]:
-        """Let a group stand elsewhere."""
+        """Set offsets of a group."""
         outcomes: list[ShareOffset] = []
         moves: list[tuple[SharePartitionKey, int]] = []
         for target in wanted:
@@ -64,7 +64,7 @@ class ShareOffsets:
                 topic = self._topic(target.topic, target.partition)
                 if target.start_offset < 0:
                     raise InvalidRequest(
-                        ErrorCode.INVALID_REQUEST, f"there is no offset {target.start_offset}"
+                        ErrorCode.INVALID_REQUEST, f"invalid offset {target.start_offset}"
                     )
             except MainstemError as error:
                 outcomes.append(ShareOffset(target.topic, target.partition, error=error))
@@ -77,7 +77,7 @@ class ShareOffsets:
         return outcomes
 
     async def deleted(self, group_id: str, names: Sequence[str]) -> list[ShareOffsetsDeleted]:
-        """Forget where a group stands in topics."""
+        """Delete offsets of a group, by topic."""
         read = {topic for topic, _ in self._members.states(group_id)}
         outcomes = []
         forgotten = []
@@ -93,7 +93,7 @@ class ShareOffsets:
         return outcomes
 
     async def _all(self, states: Mapping[SharePartitionKey, ShareState]) -> list[ShareOffset]:
-        """Wherever the group has read; partitions that nobody writes are waited for together."""
+        """All partitions that the group has read; waits once for those without a writer."""
         shown: list[ShareOffset] = []
         places = self._places(states)
         for at in range(0, len(places), LOOKS_AT_ONCE):
@@ -124,7 +124,7 @@ class ShareOffsets:
             end = (await self._streams.look(name, partition)).last_stable
             lag = max(end - share.start - share.done, 0)
         except MainstemError:
-            pass  # where it ends is not known while nobody writes it; where the group stands is
+            pass  # without a writer the end is unknown, but the group's offset is known
         return ShareOffset(name, partition, topic_id, share.start, state.leader_epoch, lag)
 
     def _topic(self, name: str, partition: int) -> Topic:

@@ -3,9 +3,9 @@
     acknowledge ──▶ machine decides ──▶ stored by the group's coordinator ──▶ answered
     acquire     ──▶ machine decides ──▶ answered; a crash gives the records to others
 
-Promises: an acknowledgement is answered once what follows from it is stored; what cannot be stored
-ends the partition here, and it begins anew from what was stored last. While one state is on its way
-to the coordinator, all that is decided waits for the next one.
+Guarantees: an acknowledgement is answered once its effect is stored; if that fails, the partition
+is closed here and loaded again from the last stored state. While one state is being stored by the
+coordinator, later decisions wait for the next one.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ _log = logging.getLogger(__name__)
 
 
 class ShareStore(Protocol):
-    """Where the states of share partitions are kept: with their group."""
+    """Storage of the states of share partitions, at their group's coordinator."""
 
     async def read(
         self, group_id: str, place: SharePartitionKey, leader_epoch: int
     ) -> ShareState | None:
-        """What is stored of a partition; None: nothing yet."""
+        """The stored state of a partition; None: nothing yet."""
         ...
 
     async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
-        """Store a state; returns once it is safe."""
+        """Store a state; returns once it is durable."""
         ...
 
 
@@ -68,7 +68,7 @@ class OpenSharePartition:
         self._waiters: dict[Callable[[], None], None] = {}
 
     async def load(self) -> None:
-        """Begin with what is stored, or where the group's settings say."""
+        """Start from the stored state, or from the group's configured start."""
         writer, rules = self.writer, self._configs.rules(self.group_id)
         state = await self._store.read(self.group_id, self._place, writer.epoch)
         if state is not None:
@@ -79,7 +79,7 @@ class OpenSharePartition:
             self._stored = self.machine.changes
             return
         self.machine = SharePartition(self._first_offset())
-        self._stored = -1  # also where nobody has acknowledged anything yet it goes on from here
+        self._stored = -1  # the start is stored too, before the first acknowledgement
         await self.saved()
 
     def check(self) -> None:
@@ -95,11 +95,11 @@ class OpenSharePartition:
         check_fresh(self.writer)
 
     def now_ms(self) -> int:
-        """The time by which locks end."""
+        """The clock of lock time-outs, in milliseconds."""
         return round(self._clock.monotonic() * 1000)
 
     async def acknowledge(self, member_id: str, ranges: Sequence[AckRange]) -> None:
-        """Take what became of records; returns once it is stored."""
+        """Apply acknowledgements; returns once they are stored."""
         self.check()
         rules, now_ms = self._configs.rules(self.group_id), self.now_ms()
         self.machine.expire(rules, now_ms)
@@ -108,19 +108,19 @@ class OpenSharePartition:
         await self.saved()
 
     def release(self, member_id: str) -> None:
-        """Give back what a member has; it is stored by and by."""
+        """Release the records of a member; stored in the background."""
         if self.machine.release(member_id, self._configs.rules(self.group_id)):
             self.moved()
             self.save_soon()
 
     def moved(self) -> None:
-        """Records may be available: wake who waits for them."""
+        """Wake waiting fetches: records may be available."""
         self.locked()
         for wake in tuple(self._waiters):
             wake()
 
     def locked(self) -> None:
-        """Locks changed: be awake when the next one ends."""
+        """Set the timer for the end of the next lock."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -134,14 +134,14 @@ class OpenSharePartition:
         self._waiters[wake] = None
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Forget ``wake``."""
+        """Stop calling ``wake``."""
         self._waiters.pop(wake, None)
 
     async def saved(self) -> None:
-        """Wait until all that was decided up to now is stored.
+        """Wait until all decisions up to now are stored.
 
         Raises:
-            MainstemError: it cannot be; the partition has ended here.
+            MainstemError: it cannot be stored; the partition is closed here.
         """
         wanted = self.machine.changes
         while self._stored < wanted:
@@ -150,23 +150,23 @@ class OpenSharePartition:
             await asyncio.shield(self._begin_save())
 
     def save_soon(self) -> None:
-        """Store what nobody waits for."""
+        """Store in the background; no request waits for it."""
         if self._stored < self.machine.changes and self.failure is None:
             self._begin_save()
 
     def end(self, failure: MainstemError) -> None:
-        """Do no more: what is not stored is forgotten."""
+        """Close; what is not stored is dropped."""
         if self.failure is None:
             self.failure = failure
         self.moved()
 
     async def leave(self) -> None:
-        """Store what is not stored yet, as nobody reads the partition any more."""
+        """Store what is not stored yet, then close: the partition has no more readers."""
         try:
             await self.saved()
         except MainstemError:
-            return  # it was said where it failed; what was stored last holds
-        self.end(_not_writer("it is not read here any more"))
+            return  # logged where it failed; the last stored state is valid
+        self.end(_not_writer("the share partition was closed here"))
 
     def _begin_save(self) -> asyncio.Task[None]:
         if self._saving is None:
@@ -229,18 +229,18 @@ class SharePartitions:
         """The share partition, if it is in use.
 
         Raises:
-            MainstemError: another node writes it, or nobody has anything of it.
+            MainstemError: another node writes it, or no records of it are acquired.
         """
         writer = self._streams.partition_by_id(stream.topic, stream.partition)
         live = self._live.get((group_id, stream))
         if live is None or live.writer is not writer or live.failure is not None:
             raise InvalidRequest(
-                ErrorCode.INVALID_RECORD_STATE, "nobody has acquired records", subject=str(stream)
+                ErrorCode.INVALID_RECORD_STATE, "no records are acquired", subject=str(stream)
             )
         return live
 
     async def open(self, group_id: str, stream: StreamId) -> OpenSharePartition:
-        """The share partition, loaded if need be."""
+        """The share partition, loaded if necessary."""
         writer = self._streams.partition_by_id(stream.topic, stream.partition)
         shared = (group_id, stream)
         live = self._live.get(shared)
@@ -252,11 +252,11 @@ class SharePartitions:
         if loading is None:
             loading = asyncio.get_running_loop().create_task(self._load(shared, writer))
             self._loading[shared] = loading
-        # One load serves all who wait for it, also when one of them gives up.
+        # One load serves all waiting requests, also when one of them is cancelled.
         return await asyncio.shield(loading)
 
     def drop(self, shared: SessionPartition) -> None:
-        """Forget a share partition that nobody reads: what counts is stored, or on its way."""
+        """Drop a share partition without readers: its state is stored, or being stored."""
         live = self._live.pop(shared, None)
         if live is not None:
             leaving = asyncio.get_running_loop().create_task(live.leave())
@@ -264,16 +264,16 @@ class SharePartitions:
             leaving.add_done_callback(lambda _: self._left(shared, leaving))
 
     def of_group(self, group_id: str) -> list[OpenSharePartition]:
-        """All that a group reads here."""
+        """The share partitions of a group on this node."""
         return [live for live in self._live.values() if live.group_id == group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Forget all of a group."""
+        """Drop all share partitions of a group."""
         for live in self.of_group(group_id):
             self.drop((group_id, live.writer.id))
 
     async def stop(self) -> None:
-        """Store everything and forget it."""
+        """Store and drop all share partitions."""
         for shared in list(self._live):
             self.drop(shared)
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
@@ -281,7 +281,7 @@ class SharePartitions:
     async def _load(self, shared: SessionPartition, writer: PartitionWriter) -> OpenSharePartition:
         live = OpenSharePartition(shared[0], writer, self._store, self._configs, self._clock)
         try:
-            # What is still on its way must not come after what is decided from now on.
+            # A state still being stored must not overwrite later ones.
             leaving = self._leaving.get(shared)
             if leaving is not None:
                 await asyncio.shield(leaving)
@@ -299,7 +299,7 @@ class SharePartitions:
 
 
 def _to_member(error: MainstemError) -> MainstemError:
-    """What a member is told when a state cannot be read or stored."""
+    """The error for a member when a state cannot be read or stored."""
     if isinstance(error, Fenced):
         return _not_writer(error.cause)
     return error

@@ -1,8 +1,8 @@
-"""Share groups on this node: fetches that lock records, acknowledgements, and where groups stand.
+"""Share groups on this node: fetches that lock records, acknowledgements and offsets.
 
 ShareFetch ─▶ session ─▶ acknowledgements, stored ─▶ lock records ─▶ answer
 nothing there? wait for the stream to
-move or for records that are given back
+move or for records that are released
 """
 
 import asyncio
@@ -41,16 +41,16 @@ from mainstem.model.limits import (
     MIB,
 )
 
-# Read at a time from one partition: members want a few hundred records, not the whole log.
+# Read at a time from one partition: members need a few hundred records, not the whole log.
 READ_BYTES: Final = 1 * MIB
 PARTITIONS_PER_SESSION_MAX: Final = 100_000
-# Markers and aborted transactions in a row that one fetch passes over.
+# Consecutive markers and aborted transactions that one fetch skips.
 _PASSED_OVER_MAX: Final = 100
 
 Refusals = dict[StreamId, MainstemError | None]
 
-# What members that fetch know how to take. Anything else they would take for a fault of their own:
-# the partition has nothing for them for now.
+# Errors that clients handle in a ShareFetch response. On any other error the partition is returned
+# without records, because clients would treat it as fatal.
 _REPORTED: Final = frozenset(
     {
         ErrorCode.NOT_WRITER,
@@ -65,7 +65,7 @@ _REPORTED: Final = frozenset(
         ErrorCode.CORRUPT,
     }
 )
-# How long a fetch waits before it tries again what was not possible.
+# How long a fetch waits before it retries a partition that failed.
 _PAUSE_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ShareService:
         streams: where records are read.
         members: the groups that this node coordinates.
         partitions: the share partitions of this node.
-        offsets: where groups stand.
+        offsets: the offsets of groups.
     """
 
     def __init__(
@@ -100,18 +100,18 @@ class ShareService:
         )
 
     async def stop(self) -> None:
-        """Let nobody wait any longer, and store what is not stored yet."""
+        """End all waiting fetches, and store what is not stored yet."""
         self.is_stopping = True
         for fetch in self.fetches:
             fetch.wake()
         await self._partitions.stop()
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
-        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        """Join, keep alive or leave; the member's epoch, and its partitions if they changed."""
         return await self._members.heartbeat(request)
 
     def describe(self, group_id: str) -> DescribedShareGroup:
-        """One share group in full."""
+        """Describe one share group."""
         return self._members.describe(group_id)
 
     async def fetch(self, request: ShareFetchCall) -> ShareFetchAnswer:
@@ -140,7 +140,7 @@ class ShareService:
         return ShareFetchAnswer(lock_ms, list(fetched.values()))
 
     async def acknowledge(self, request: ShareAcknowledgeCall) -> ShareAcknowledgeAnswer:
-        """Take acknowledgements; answered once they are safe."""
+        """Take acknowledgements; returns once they are stored."""
         _check_names(request.group_id, request.member_id)
         session = self._sessions.acknowledging(request)
         refusals = await self._acknowledge(request, request.acknowledgements)
@@ -150,20 +150,20 @@ class ShareService:
         return ShareAcknowledgeAnswer(lock_ms, list(refusals.items()))
 
     def disconnected(self, connection: Hashable) -> None:
-        """A connection ended: close its sessions and give back what they hold."""
+        """Close the sessions of an ended connection and release their records."""
         for session in self._sessions.of_connection(connection):
             self._close(session)
 
     async def offsets(
         self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
     ) -> Sequence[ShareOffset]:
-        """Where a group stands, in the partitions asked for or (None) wherever it has read."""
+        """A group's offsets, in the given partitions or (None) in all that it has read."""
         return await self._offsets.shown(group_id, topics)
 
     async def alter_offsets(
         self, group_id: str, wanted: Sequence[ShareOffsetToAlter]
     ) -> Sequence[ShareOffset]:
-        """Let a group without members stand elsewhere; one answer for each, in order."""
+        """Set offsets of a group without members; one result for each, in order."""
         outcomes = await self._offsets.altered(group_id, wanted)
         self._partitions.drop_group(group_id)
         return outcomes
@@ -171,7 +171,7 @@ class ShareService:
     async def delete_offsets(
         self, group_id: str, topics: Sequence[str]
     ) -> Sequence[ShareOffsetsDeleted]:
-        """Forget where a group without members stands in topics."""
+        """Delete offsets of a group without members, by topic."""
         outcomes = await self._offsets.deleted(group_id, topics)
         self._partitions.drop_group(group_id)
         return outcomes
@@ -193,7 +193,7 @@ class ShareService:
     def acquire(
         self, live: OpenSharePartition, request: ShareFetchCall, space: tuple[int, int]
     ) -> ShareFetched:
-        """Lock records of one partition; ``space``: bytes and records that the answer still takes.
+        """Lock records of one partition; ``space``: bytes and records left in the answer.
 
         Raises:
             MainstemError: they cannot be read.
@@ -256,20 +256,20 @@ class ShareService:
 
     def _close(self, session: ShareSession) -> None:
         self._sessions.close(session.group_id, session.member_id)
-        # Also of partitions that left the session before it may have something.
+        # It may still hold records of partitions that left the session before.
         for live in self._partitions.of_group(session.group_id):
             live.release(session.member_id)
             self._drop_unread(live)
 
     def _drop_unread(self, live: OpenSharePartition) -> None:
-        """Forget a partition that nobody reads; what members still have they may acknowledge."""
+        """Drop a partition without readers; members may still acknowledge their records."""
         shared = (live.group_id, live.writer.id)
         if not self._sessions.is_read(shared) and not live.machine.acquired:
             self._partitions.drop(shared)
 
 
 class _Fetch:
-    """One fetch, from what is there to what comes while it waits."""
+    """One fetch: available records first, then those that arrive while it waits."""
 
     def __init__(
         self, service: ShareService, request: ShareFetchCall, session: ShareSession
@@ -282,7 +282,7 @@ class _Fetch:
         self._is_hindered = False
 
     def wake(self) -> None:
-        """There may be news."""
+        """Wake up: records may be available."""
         self._wakeup.set()
 
     async def run(self) -> dict[StreamId, ShareFetched]:
@@ -308,7 +308,7 @@ class _Fetch:
         streams = list(self._session.streams)
         opened = [(stream, await service.opened(request, stream)) for stream in streams]
         if not service.has(self._session):
-            return {}  # its connection ended meanwhile: nobody would give back what is locked now
+            return {}  # its connection ended meanwhile: records locked now would not be released
         self._watch([live for _, live in opened if isinstance(live, OpenSharePartition)])
         space_bytes = min(request.max_bytes, FETCH_RESPONSE_BYTES_MAX)
         space_records = request.max_records
@@ -340,7 +340,7 @@ class _Fetch:
         if error.code in _REPORTED:
             found[stream] = ShareFetched(stream, error=error)
             return
-        _log.info("%s is not shared now: %s", stream, error)
+        _log.info("%s returns no records to share groups now: %s", stream, error)
         self._is_hindered = True
 
     def _watch(self, every: Sequence[OpenSharePartition]) -> None:
@@ -366,6 +366,8 @@ async def _wait(wakeup: asyncio.Event, seconds: float) -> None:
 
 def _check_names(group_id: str, member_id: str) -> None:
     if not 0 < len(group_id) <= GROUP_NAME_LENGTH_MAX:
-        raise InvalidRequest(ErrorCode.INVALID_GROUP, "a group has a name")
+        raise InvalidRequest(ErrorCode.INVALID_GROUP, "the group id is empty or too long")
     if not 0 < len(member_id) <= GROUP_NAME_LENGTH_MAX:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a member has an id", subject=group_id)
+        raise InvalidRequest(
+            ErrorCode.INVALID_REQUEST, "the member id is empty or too long", subject=group_id
+        )

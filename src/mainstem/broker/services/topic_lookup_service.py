@@ -1,4 +1,4 @@
-"""Topics looked up for those who change them, on a node that may lag behind the catalogue."""
+"""Finds topics that are to be changed, on a node that may lag behind the catalogue."""
 
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from mainstem.placement.service import PlacementService
 ReplyT = TypeVar("ReplyT")
 
 CONFLICTS_MAX = 10
-# How long a node waits to read the newest catalogue before it refuses for what it does not know.
+# How long a node waits to read the newest catalogue before it refuses an unknown topic.
 CATCH_UP_TIMEOUT_S = 5.0
 
 
@@ -22,18 +22,18 @@ class TopicLookup:
         self._catalogue = placement.catalogue
 
     async def found(self, name: str) -> Topic:
-        """The topic; a node says that there is none only after it has read the whole catalogue.
+        """The topic; refused as unknown only after the node has read the newest catalogue.
 
         Raises:
             InvalidRequest: there is none.
-            Unavailable: this node cannot learn whether there is.
+            Unavailable: this node cannot read the newest catalogue.
         """
         if self._catalogue.topic(name) is None:
             await self.catch_up()
         return self.need(name)
 
     def need(self, name: str) -> Topic:
-        """The topic, as far as this node has heard.
+        """The topic, as far as this node has replayed.
 
         Raises:
             InvalidRequest: there is none.
@@ -47,22 +47,24 @@ class TopicLookup:
         """Read the newest catalogue.
 
         Raises:
-            Unavailable: that did not work in time.
+            Unavailable: it could not be read in time.
         """
         await self._placement.confirm(CATCH_UP_TIMEOUT_S)
 
     async def decide(self, command: Command[ReplyT], *, validate_only: bool) -> ReplyT:
-        """Have a command decided, or only say what would be answered now."""
+        """Have a command decided, or only return what would be answered now."""
         if validate_only:
             return self._placement.check(command)
         return await self._placement.submit(command)
 
 
 def unknown_topic(name: str) -> InvalidRequest:
-    """The refusal of a topic that is not there."""
+    """The refusal of an unknown topic."""
     return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, f"there is no topic {name!r}", subject=name)
 
 
 def too_many_changes(subject: str) -> Unavailable:
-    """The refusal of a change that others kept overtaking."""
-    return Unavailable(ErrorCode.TIMED_OUT, "it keeps being changed by others", subject=subject)
+    """The refusal of a change that kept conflicting with others."""
+    return Unavailable(
+        ErrorCode.TIMED_OUT, "it was changed concurrently too often", subject=subject
+    )

@@ -1,7 +1,7 @@
-"""Topics and the cluster: what administrators ask for, in terms of the catalogue.
+"""Topics and the cluster: requests of administrators, as commands to the catalogue.
 
-Checks that depend on who asks are here (internal topics belong to the broker, deletion may be
-switched off, defaults are filled in); what a topic may look like is the catalogue's to decide.
+Checks that depend on the caller are here (internal topics belong to the broker, deletion may be
+switched off, defaults are filled in); the catalogue validates the topic itself.
 """
 
 import shutil
@@ -64,7 +64,7 @@ INTERNAL_REPLICAS = 3
 
 
 def new_topic_id() -> TopicId:
-    """A fresh topic id."""
+    """A new topic id."""
     return TopicId(uuid4().bytes)
 
 
@@ -109,7 +109,7 @@ class TopicsAdmin:
         return self.configs.groups.texts(group)
 
     def nodes(self) -> Sequence[Node]:
-        """Every node that is not taken for dead, this one with the address it is reached at now."""
+        """Every node that is not declared dead, this one with its current address."""
         others = [
             known.node
             for known in self._catalogue.nodes()
@@ -127,7 +127,7 @@ class TopicsAdmin:
         return 0 if topic is None else len(topic.streams)
 
     def log_directory(self) -> LogDirectory:
-        """Where this node's records are."""
+        """The data folder of this node and its disk."""
         path = self._defaults.static.get("log.dirs", ".")
         usage = shutil.disk_usage(path)
         return LogDirectory(path, usage.total, usage.free)
@@ -180,18 +180,18 @@ class TopicsAdmin:
         return await self._lookup.found(name)
 
     async def ensure_internal(self, name: str) -> None:
-        """Create an internal topic if it is not there."""
+        """Create an internal topic if it does not exist."""
         if name == GROUP_OFFSETS_TOPIC:
             await self.ensure_offsets_topic()
         else:
             await self.ensure_transactions_topic()
 
     async def ensure_offsets_topic(self) -> None:
-        """Create the internal topic of groups and offsets if it is not there."""
+        """Create the internal topic of groups and offsets if it does not exist."""
         await self._ensure_internal(GROUP_OFFSETS_TOPIC, self._defaults.offsets_partitions)
 
     async def ensure_transactions_topic(self) -> None:
-        """Create the internal topic of transactions if it is not there."""
+        """Create the internal topic of transactions if it does not exist."""
         await self._ensure_internal(TRANSACTION_STATE_TOPIC, self._defaults.transactions_partitions)
 
     async def delete(self, name: str) -> None:
@@ -213,7 +213,7 @@ class TopicsAdmin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have ``total`` partitions; ``assignments`` lists nodes of the new ones."""
+        """Grow a topic to ``total`` partitions; ``assignments`` lists nodes of the new ones."""
         given = None
         if assignments is not None:
             given = tuple(tuple(NodeId(node) for node in nodes) for nodes in assignments)
@@ -231,7 +231,7 @@ class TopicsAdmin:
             command = AddPartitions(topic.id, count, total, given)
             try:
                 await self._lookup.decide(command, validate_only=validate_only)
-            except Fenced:  # partitions were added that this node has not heard of yet: look again
+            except Fenced:  # partitions were added that this node has not replayed yet: check again
                 await self._lookup.catch_up()
                 continue
             return

@@ -1,8 +1,8 @@
 """``mainstem bench``: throughput and latency of this or any other broker, through our client.
 
-Latency is counted from the moment a message was due, so a stalling broker cannot hide its stall
-(see ``pace``). The figures include this client, which is Python: to compare brokers by their own
-cost, use a C client and watch the server's CPU time.
+Latency is measured from the moment a message was due, so it includes stalls of the broker
+(see ``bench_schedule``). The figures include this client, which is Python: to compare brokers by
+their own cost, use a C client and measure the server's CPU time.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ Rate = Annotated[
     float | None,
     typer.Option("--rate", "-r", min=0.1, help="Records per second; default: as many as possible."),
 ]
-Acks = Annotated[str, typer.Option(help="Whom to wait for: 0, 1 or all.")]
+Acks = Annotated[str, typer.Option(help="Acknowledgements to wait for: 0, 1 or all.")]
 Codec = Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")]
 Partitions = Annotated[
     int, typer.Option("--partitions", "-p", min=1, help="Partitions, when the topic is created.")
@@ -66,7 +66,7 @@ class Load(NamedTuple):
 
 
 class SendOptions(NamedTuple):
-    """How it is sent."""
+    """How the messages are sent."""
 
     bootstrap: Access
     acks: str
@@ -137,13 +137,13 @@ def latency(
 
 
 def _prepare(bootstrap: Access, timeout_s: float, topic: str, partitions: int) -> str:
-    """Create the topic where it is missing; what its broker promises about stored records."""
+    """Create the topic if it is missing; returns its ``flush.policy``."""
 
     async def act(admin: "Admin") -> str:
         if topic not in await admin.list_topics():
             await admin.create_topic(topic, partitions=partitions)
         settings = {entry.name: entry.value for entry in await admin.topic_configs(topic)}
-        # Brokers without this setting answer once the operating system has the record.
+        # Brokers without this setting acknowledge once the operating system has the record.
         return settings.get("flush.policy") or "written"
 
     return with_admin(bootstrap, timeout_s, act)
@@ -209,7 +209,7 @@ async def _latency(load: Load, way: SendOptions, timeout_s: float) -> tuple[floa
     run = time.time_ns()  # records of an earlier run in the same topic do not count
     filler = bytes(load.size - STAMP.size)
     settings = ConsumerSettings(reset="latest", fetch_wait_ms=1_000)
-    # Two clusters: what is written must not wait for what is read on the same connection.
+    # Two clusters: produce requests must not wait for fetches on the same connection.
     async with (
         way.bootstrap.cluster() as reading,
         way.bootstrap.cluster() as writing,

@@ -1,7 +1,7 @@
 """When a load generator sends, decided before it starts.
 
-Latency is counted from the moment a message *should* have been sent. A generator that counts from
-the moment it did send pauses together with a slow broker and never sees the wait (coordinated
+Latency is measured from the moment a message *should* have been sent. A generator that measures
+from the moment of sending pauses together with a slow broker and misses the wait (coordinated
 omission).
 """
 

@@ -1,4 +1,4 @@
-"""``mainstem client-metrics``: what clients are asked to measure of themselves (KIP-714)."""
+"""``mainstem client-metrics``: subscriptions to metrics of clients (KIP-714)."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
 
-app = typer.Typer(help="What clients are asked to measure.", no_args_is_help=True)
+app = typer.Typer(help="Subscriptions to metrics of clients.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the subscription.")]
 
@@ -30,7 +30,10 @@ def set_subscription(
     metrics: Annotated[
         list[str] | None,
         typer.Option(
-            "--metrics", "-m", metavar="PREFIX", help="Of names of metrics, * for all; repeatable."
+            "--metrics",
+            "-m",
+            metavar="PREFIX",
+            help="Prefix of metric names, * for all; may be repeated.",
         ),
     ] = None,
     interval_ms: Annotated[
@@ -49,7 +52,7 @@ def set_subscription(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Ask clients for metrics; what is not named stays as it is."""
+    """Create or change a subscription; settings that are not named stay as they are."""
     changed: dict[str, str] = {}
     if metrics:
         changed["metrics"] = ",".join(metrics)
@@ -58,7 +61,7 @@ def set_subscription(
     if match:
         changed["match"] = ",".join(match)
     if not changed:
-        raise UsageFailure("nothing is asked for", subject=name, remedy="--metrics PREFIX")
+        raise UsageFailure("nothing to set", subject=name, remedy="--metrics PREFIX")
     with_admin(bootstrap, timeout, lambda admin: admin.client_metrics.alter(name, changed))
     show_confirmation(f"set {name}", {"name": name, "changed": changed}, output)
 
@@ -69,7 +72,7 @@ def list_subscriptions(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List subscriptions and what they ask of whom."""
+    """List subscriptions: their metrics, interval and clients."""
 
     async def act(admin: "Admin") -> list[dict[str, object]]:
         rows: list[dict[str, object]] = []
@@ -93,20 +96,20 @@ def list_subscriptions(
 def delete(
     name: Name,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="That there is none is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if it does not exist.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Ask for those metrics no more."""
+    """Delete a subscription; clients stop sending its metrics."""
     was_there = with_admin(bootstrap, timeout, lambda admin: admin.client_metrics.delete(name))
     if not was_there and not if_exists:
         raise InvalidRequest(
             ErrorCode.UNKNOWN_RESOURCE,
             "there is no such subscription",
             subject=name,
-            remedy="look at them: mainstem client-metrics list",
+            remedy="list them: mainstem client-metrics list",
         )
-    done = f"deleted {name}" if was_there else f"there was no {name}"
+    done = f"deleted {name}" if was_there else f"{name} does not exist"
     show_confirmation(done, {"name": name, "deleted": was_there}, output)

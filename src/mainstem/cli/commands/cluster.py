@@ -81,7 +81,7 @@ def nodes(
     http: Http = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List the nodes: how each is, what it writes and holds."""
+    """List the nodes: state, partitions written and replicas held."""
     found = bootstrap.cluster_rest(http, timeout).overview()
     rows = [
         {
@@ -103,7 +103,7 @@ def ranges(
     http: Http = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List the ranges of partitions, and on which nodes each is."""
+    """List the ranges of partitions and the nodes that hold them."""
     show_rows(bootstrap.cluster_rest(http, timeout).ranges(topic), output, columns=_RANGE_COLUMNS)
 
 
@@ -114,9 +114,9 @@ def rebalance(
     http: Http = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let the nodes share partitions and their leadership evenly, now."""
+    """Balance partitions and their leadership over the nodes now."""
     moved = bootstrap.cluster_rest(http, timeout).rebalance()
-    show_confirmation(f"{moved} partitions are moved" if moved else "the nodes are balanced",
+    show_confirmation(f"{moved} partitions are being moved" if moved else "the nodes are balanced",
               {"moves": moved}, output)  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Describe the cluster: id, nodes, who keeps its catalogue."""
+    """Describe the cluster: id, nodes, voters of the catalogue."""
 
     async def act(admin: "Admin") -> dict[str, object]:
         found, quorum = await admin.describe_cluster(), await admin.cluster.quorum()
@@ -150,7 +150,7 @@ def features(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List features: at which level each is, and which levels each node supports."""
+    """List features: the level of each, and the levels that each node supports."""
 
     async def act(admin: "Admin") -> list[dict[str, object]]:
         found, by_node = await admin.cluster.features(), await admin.cluster.supported()
@@ -160,7 +160,7 @@ def features(
                 "level": f.level,
                 "lowest": f.lowest,
                 "highest": f.highest,
-                # A node of release 0.1 says nothing of mainstem.version, which it has at 1.
+                # A node of release 0.1 does not report mainstem.version, which is 1 there.
                 "nodes": [f"{node}: {each.get(f.name, '1-1')}" for node, each in by_node.items()],
             }
             for f in found
@@ -176,18 +176,18 @@ def set_feature(
         str, typer.Argument(metavar="NAME=LEVEL", help="Such as transaction.version=1; 0 is off.")
     ],
     separate: Annotated[
-        str | None, typer.Argument(metavar="LEVEL", help="The level, where NAME stands alone.")
+        str | None, typer.Argument(metavar="LEVEL", help="The level, if not given as NAME=LEVEL.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say whether it could be done.")
+        bool, typer.Option("--dry-run", help="Only check whether it is possible.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Give a feature another level: clients that connect from now on go by it.
+    """Set the level of a feature; it applies to clients that connect afterwards.
 
-    mainstem.version is what nodes may write; it is raised after an upgrade and never lowered.
+    mainstem.version limits what nodes may write; raise it after an upgrade; it is never lowered.
     """
     name, _, text = feature.partition("=")
     if separate is not None:
@@ -207,14 +207,14 @@ def set_feature(
 
 @app.command("unregister")
 def unregister(
-    node: Annotated[int, typer.Argument(metavar="NODE", min=0, help="Number of the node.")],
+    node: Annotated[int, typer.Argument(metavar="NODE", min=0, help="Id of the node.")],
     yes: Yes = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Forget a node that is gone for good and writes no partition."""
+    """Remove a node that is permanently gone and writes no partition."""
     if not yes:
-        typer.confirm(f"Forget node {node}?", abort=True, err=True)
+        typer.confirm(f"Remove node {node}?", abort=True, err=True)
     with_admin(bootstrap, timeout, lambda admin: admin.cluster.unregister(node))
     show_confirmation(f"node {node} is no longer part of the cluster", {"node": node}, output)

@@ -15,20 +15,20 @@ app = typer.Typer(help="Settings of a node.", no_args_is_help=True)
 @app.command("show")
 def show(
     origin: Annotated[
-        bool, typer.Option("--origin", help="Also say where each value came from.")
+        bool, typer.Option("--origin", help="Also show where each value came from.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also say what each setting is for.")
+        bool, typer.Option("--explain", help="Also show what each setting is for.")
     ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only what differs from the defaults.")
+        bool, typer.Option("--changed", help="Only settings that differ from the defaults.")
     ] = False,
     config: ConfigFile = None,
     preset: Annotated[str | None, typer.Option(help="Defaults for a purpose.")] = None,
     assignments: Assignments = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show every setting as a node started here and now would see it."""
+    """Show every setting with the value that a node started now would use."""
     from mainstem.node.config.command_line import assigned
     from mainstem.node.config.loader import DEFAULT_ORIGIN, load
 

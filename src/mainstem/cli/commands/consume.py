@@ -1,4 +1,4 @@
-"""``mainstem consume``: prints records, from any place, alone or as a member of a group."""
+"""``mainstem consume``: prints records from any offset, with or without a group."""
 
 import asyncio
 import sys
@@ -34,7 +34,7 @@ Printer = Callable[["ConsumerRecord"], bytes]
 
 
 class Begin(NamedTuple):
-    """Where to begin without a group: the first field that is set decides."""
+    """Where to start without a group: the first field that is set decides."""
 
     offset: int | None = None  # below zero: so many records before the end
     moment_ms: int | None = None
@@ -65,14 +65,14 @@ class ParquetOptions(NamedTuple):
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin at the oldest record.")
+        bool, typer.Option("--from-beginning", help="Start at the oldest record.")
     ] = False,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", help="Begin at this offset; -5: five records before the end."),
+        typer.Option("--offset", help="Start at this offset; -5: five records before the end."),
     ] = None,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", help="Begin at a time: a date, or -2h.")
+        str | None, typer.Option("--timestamp", help="Start at a time: a date, or -2h.")
     ] = None,
     partition: Annotated[
         list[int] | None,
@@ -97,24 +97,24 @@ def consume(
     ] = False,
     to_parquet: Annotated[
         Path | None,
-        typer.Option("--to-parquet", help="Write all records there are to a Parquet file."),
+        typer.Option("--to-parquet", help="Write all records to a Parquet file."),
     ] = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Print records: all there are, or with --follow also those that come.
+    """Print records: all that exist, or with --follow also new ones.
 
-    Without a group, reading begins at the oldest record, with --follow at the next new one. With a
-    group it begins where the group stands. -o json prints one object per line.
+    Without a group, reading starts at the oldest record, with --follow at the next new one. With a
+    group it starts at the committed offsets. -o json prints one object per line.
     """
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise UsageFailure("--from-beginning, --offset and --timestamp exclude each other")
     if group is not None and (offset is not None or timestamp is not None or partition):
         raise UsageFailure(
-            "a group decides itself where to read",
+            "a group reads from its committed offsets",
             subject="--group",
-            remedy="move it first: mainstem group reset-offsets",
+            remedy="change them first: mainstem group reset-offsets",
         )
     moment_ms = parse_timestamp(timestamp, time.time_ns() // 1_000_000) if timestamp else None
     if to_parquet is not None:
@@ -239,7 +239,7 @@ async def _go_to_begin(
 async def _print_all(
     consumer: "Consumer", options: ConsumeOptions, ends: dict["TopicPartition", int], form: Printer
 ) -> None:
-    """Until so many are printed or, without --follow, what was there at the start is read."""
+    """Read until the limit is reached or, without --follow, the ends noted at the start."""
     from mainstem.client.values import TopicPartition
 
     out = sys.stdout.buffer
@@ -249,7 +249,7 @@ async def _print_all(
         count = RECORDS_PER_POLL_MAX if left is None else min(left, RECORDS_PER_POLL_MAX)
         records = await consumer.poll(POLL_MS, count)
         if options.group is None and not options.follow:
-            # What arrived meanwhile was not there when we were asked.
+            # Records that arrived meanwhile did not exist when the command started.
             records = [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
         out.write(b"".join(form(record) for record in records))
         out.flush()
@@ -264,7 +264,7 @@ async def _print_all(
 
 
 async def _is_read(consumer: "Consumer", ends: dict["TopicPartition", int]) -> bool:
-    """Whether everything that this consumer was given is read up to the noted ends."""
+    """Whether every assigned partition is read up to the noted end."""
     assignment = consumer.assignment
     for place in assignment:
         if place in ends and await consumer.position(place) < ends[place]:

@@ -37,7 +37,7 @@ def dev(
     ] = 1,
     demo: Annotated[
         bool,
-        typer.Option("--demo/--no-demo", help="Also run pipelines on Spark, to be looked at."),
+        typer.Option("--demo/--no-demo", help="Also run example pipelines on Spark."),
     ] = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
@@ -79,7 +79,7 @@ def dev(
 
 
 class _DevClusterOptions(NamedTuple):
-    """The options that a cluster takes as well."""
+    """The options that also apply to a cluster."""
 
     data_dir: str | None
     throwaway: bool
@@ -131,7 +131,9 @@ def _run(config: object, *, demo: bool) -> int:
     def announce(addresses: Mapping[str, object]) -> None:
         sys.stdout.write(greeting(addresses, config.node.data_dir, scheme=scheme))
         if demo and not _is_open(addresses):
-            sys.stdout.write("The demonstration needs a listener without a login: left out.\n")
+            sys.stdout.write(
+                "The demonstration is skipped: it needs a listener without authentication.\n"
+            )
         sys.stdout.flush()
         if demo and _is_open(addresses):
             folder = Path(config.node.data_dir) / "demo"
@@ -140,7 +142,7 @@ def _run(config: object, *, demo: bool) -> int:
     return lifecycle.run(config, announce=announce, before_stop=demonstration.stop)
 
 
-# Further protocols, as they are announced and as they are called.
+# Other protocols: key of the address and name to print.
 _OTHERS = {"amqp": "AMQP", "mqtt": "MQTT", "native": "native"}
 
 
@@ -150,12 +152,12 @@ def _listeners(addresses: Mapping[str, object]) -> list[str]:
 
 
 def _is_open(addresses: Mapping[str, object]) -> bool:
-    """Whether clients are served without saying who they are."""
+    """Whether clients are served without authenticating."""
     return _listeners(addresses)[:1] in ([], [f"PLAINTEXT://{addresses['kafka']}"])
 
 
 def greeting(addresses: Mapping[str, object], data_dir: str, *, scheme: str = "http") -> str:
-    """Every address, and lines to paste."""
+    """The text printed at the start: every address, and lines to paste."""
     kafka, http = str(addresses["kafka"]), addresses.get("http")
     listeners = _listeners(addresses)
     url = f"{scheme}://{http}" if http else None
@@ -199,7 +201,7 @@ def _lines_to_paste(kafka: str, url: str | None) -> list[str]:
 
 
 def _lines_for_queues(addresses: Mapping[str, object]) -> list[str]:
-    """The same for those who know MQTT and RabbitMQ."""
+    """Lines to paste for MQTT and AMQP clients."""
     return [*_mqtt_lines(addresses), *_amqp_lines(addresses)]
 
 
@@ -210,7 +212,7 @@ def _mqtt_lines(addresses: Mapping[str, object]) -> list[str]:
     where = f"-h {host} -p {port} -t home/light"
     return [
         "",
-        "Or with mosquitto's tools:",
+        "Or with the mosquitto tools:",
         "",
         f"  mosquitto_pub {where} -m on -q 1 -r",
         f"  mosquitto_sub {where} -v",
@@ -222,7 +224,7 @@ def _amqp_lines(addresses: Mapping[str, object]) -> list[str]:
         return []
     return [
         "",
-        "Or with pika, where RabbitMQ was:",
+        "Or with pika, a RabbitMQ client:",
         "",
         "  import pika",
         f'  url = "amqp://guest:guest@{addresses["amqp"]}/%2F"',
@@ -233,7 +235,7 @@ def _amqp_lines(addresses: Mapping[str, object]) -> list[str]:
 
 
 def _lines_with_login(listener: str, kafka: str) -> list[str]:
-    """Clients have to say who they are: what to put in is the user's to know."""
+    """Lines with login options, to be completed by the user."""
     kind = listener.partition("://")[0]
     user = " --user NAME" if kind.startswith("SASL") else " --cert-file FILE --key-file FILE"
     tls = " --ca-file FILE" if kind.endswith("SSL") else ""

@@ -1,4 +1,4 @@
-"""``mainstem group reset-offsets``: moves the positions of a group that has no members."""
+"""``mainstem group reset-offsets``: sets the committed offsets of a group without members."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Offsets = Mapping["TopicPartition", int]
 
 
 class Destination(NamedTuple):
-    """Where to move; exactly one field is set."""
+    """The new offset; exactly one field is set."""
 
     earliest: bool = False
     latest: bool = False
@@ -36,7 +36,7 @@ class Destination(NamedTuple):
 
 
 class PartitionBounds(NamedTuple):
-    """What is known about the partitions before anything moves."""
+    """What is known about the partitions before any offset changes."""
 
     committed: Offsets
     starts: Offsets
@@ -52,7 +52,7 @@ def reset_offsets(
             "--topic",
             "-t",
             metavar="TOPIC[:PARTITION]",
-            help="What to reset; may be repeated. Default: all the group has committed.",
+            help="What to reset; may be repeated. Default: all committed partitions.",
         ),
     ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start.")] = False,
@@ -64,7 +64,7 @@ def reset_offsets(
         str | None, typer.Option("--to-time", help="To the first record since: a date, or -2h.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="Forwards, or with a minus backwards.")
+        int | None, typer.Option("--shift-by", help="By so many records; negative: backwards.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
@@ -73,14 +73,14 @@ def reset_offsets(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Move the positions of a group that has no members."""
+    """Set the committed offsets of a group that has no members."""
     moment_ms = (
         parse_timestamp(to_time, time.time_ns() // 1_000_000) if to_time is not None else None
     )
     destination = Destination(to_earliest, to_latest, to_offset, moment_ms, shift_by)
     if sum(value is not None and value is not False for value in destination) != 1:
         raise UsageFailure(
-            "say in exactly one way where to move",
+            "give exactly one target",
             remedy="--to-earliest, --to-latest, --to-offset, --to-time or --shift-by",
         )
 
@@ -100,7 +100,7 @@ def reset_offsets(
 
 
 def new_offsets(destination: Destination, ground: PartitionBounds) -> dict["TopicPartition", int]:
-    """The new position of each partition, always between its start and its end."""
+    """The new offset of each partition, always between its start and its end."""
     new = {}
     for partition, start in ground.starts.items():
         end = ground.ends[partition]
@@ -113,7 +113,7 @@ def new_offsets(destination: Destination, ground: PartitionBounds) -> dict["Topi
         elif destination.shift is not None:
             wanted = ground.committed.get(partition, start) + destination.shift
         else:
-            # No record is that young: the group goes to the end.
+            # No record has this timestamp or a later one: the group goes to the end.
             found = ground.at_moment[partition]
             wanted = found if found >= 0 else end
         new[partition] = min(max(wanted, start), end)

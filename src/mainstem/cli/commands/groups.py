@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.client.admin import Admin
     from mainstem.client.administration.groups import PartitionLag
 
-app = typer.Typer(help="Groups of consumers: members, lag, positions.", no_args_is_help=True)
+app = typer.Typer(help="Consumer groups: members, lag, offsets.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
@@ -59,7 +59,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Describe a group: state, coordinator, members and what each of them reads."""
+    """Describe a group: state, coordinator, members and their partitions."""
     group = with_admin(bootstrap, timeout, lambda admin: admin.groups.describe(name))
     members: list[dict[str, object]] = [
         {
@@ -94,7 +94,7 @@ def lag(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show how far groups are behind, partition by partition."""
+    """Show the lag of groups, by partition."""
 
     async def act(admin: "Admin") -> list[tuple[str, "PartitionLag"]]:
         return [(name, found) for name in names for found in await admin.groups.lag(name)]
@@ -126,7 +126,7 @@ def settings(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show what holds for a group that may be set on it."""
+    """Show the settings of a group."""
     found = with_admin(bootstrap, timeout, lambda admin: admin.groups.settings(name))
     rows = [{"setting": setting, "value": value} for setting, value in sorted(found.items())]
     show_rows(rows, output, columns=["setting", "value"])
@@ -147,7 +147,7 @@ def alter(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Change settings of a group, which need not be there yet."""
+    """Change settings of a group, which need not exist yet."""
     changed, removed = assignments(config or []), remove or []
     if not (changed or removed):
         raise UsageFailure("nothing to change", remedy="give --config or --remove")
@@ -165,6 +165,6 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Delete groups that have no members, and their positions."""
+    """Delete groups that have no members, and their committed offsets."""
     with_admin(bootstrap, timeout, lambda admin: admin.groups.delete(names))
     show_confirmation(f"deleted {', '.join(names)}", {"deleted": names}, output)

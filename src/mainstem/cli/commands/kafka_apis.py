@@ -20,7 +20,7 @@ def kafka_apis(
         bool, typer.Option("--missing", help="List only what is not served.")
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="What this version serves; ask no broker.")
+        bool, typer.Option("--offline", help="What this version serves, without asking a broker.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,

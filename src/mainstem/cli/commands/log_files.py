@@ -1,4 +1,4 @@
-"""``mainstem log``: the files of a node, which is stopped where the command says so."""
+"""``mainstem log``: checks and copies the files of a node."""
 
 import fcntl
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ def verify(
 ) -> None:
     """Check every byte of every segment, index and header; change nothing.
 
-    Ends with code 6 when something is damaged. A torn end that a crash left behind is no damage:
-    the next start cuts it.
+    Exits with code 6 if something is damaged. An incomplete batch at the end, left by a crash, is
+    not damage: the next start truncates it.
     """
     from mainstem.log.verification.data_directory import iterate_findings
 
     if not data_dir.is_dir():
-        raise UsageFailure("there is no such folder", subject=str(data_dir))
+        raise UsageFailure("the folder does not exist", subject=str(data_dir))
     with _stopped(data_dir):
         rows = [
             {
@@ -51,7 +51,7 @@ def verify(
 @app.command("backup")
 def backup(
     data_dir: Annotated[Path, typer.Argument(help="Folder of the node's data.")],
-    target: Annotated[Path, typer.Argument(help="Folder of the copy; made if it is missing.")],
+    target: Annotated[Path, typer.Argument(help="Folder of the copy; created if missing.")],
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Copy the data of a node so that a node can be started from the copy.
@@ -61,7 +61,7 @@ def backup(
     from mainstem.node.backup import back_up
 
     if not data_dir.is_dir():
-        raise UsageFailure("there is no such folder", subject=str(data_dir))
+        raise UsageFailure("the folder does not exist", subject=str(data_dir))
     copied = back_up(data_dir, target)
     show_confirmation(
         f"copied {copied.ranges} ranges with {copied.size_bytes} bytes of records to {target}",
@@ -72,7 +72,7 @@ def backup(
 
 @contextmanager
 def _stopped(data_dir: Path) -> Iterator[None]:
-    """Make sure that no node writes meanwhile; its half-written batches would look damaged."""
+    """Make sure that no node writes meanwhile; half-written batches would look damaged."""
     from mainstem.log.store import LOCK
 
     path = data_dir / LOCK
@@ -80,7 +80,7 @@ def _stopped(data_dir: Path) -> Iterator[None]:
         raise UsageFailure(
             "no node has ever used this folder",
             subject=str(data_dir),
-            remedy="name the folder that node.data_dir names",
+            remedy="give the folder that is set as node.data_dir",
         )
     with path.open("rb") as lock:
         try:
@@ -88,8 +88,8 @@ def _stopped(data_dir: Path) -> Iterator[None]:
         except OSError:
             raise Unavailable(
                 ErrorCode.STORAGE_FAILED,
-                "a running node owns the folder",
+                "a running node uses the folder",
                 subject=str(data_dir),
-                remedy="stop the node first; a running one verifies its files by itself",
+                remedy="stop the node first; a running node verifies its files itself",
             ) from None
         yield

@@ -1,4 +1,4 @@
-"""``mainstem mqtt``: publish and subscribe as any MQTT client does, to see what it would see."""
+"""``mainstem mqtt``: publish and subscribe as an MQTT client."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ Address = Annotated[
         "-a",
         envvar="MAINSTEM_MQTT",
         metavar="HOST:PORT",
-        help="Where MQTT is served.  [default: 1883, with TLS 8883, beside the bootstrap address]",
+        help="MQTT listener.  [default: port 1883, with TLS 8883, of the --bootstrap host]",
     ),
 ]
 Qos = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of service.")]
@@ -40,7 +40,7 @@ def publish(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The MQTT topic.")],
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="The message; without it, lines of the input."),
+        typer.Argument(metavar="MESSAGE", help="The message; default: each line of the input."),
     ] = None,
     qos: Qos = 1,
     retain: Annotated[
@@ -61,14 +61,14 @@ def publish(
 
 @app.command("sub")
 def subscribe(
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="What to receive.")],
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filter.")],
     qos: Qos = 1,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
     ] = None,
     quiet_s: Annotated[
         float | None,
-        typer.Option("--quiet", min=0.001, help="End when nothing came for so many seconds."),
+        typer.Option("--quiet", min=0.001, help="End after so many seconds without a message."),
     ] = None,
     topics: Annotated[
         bool, typer.Option("--topics", "-v", help="Write the topic in front of each message.")
@@ -104,7 +104,7 @@ def _client(access: Access, address: str | None, timeout_s: float) -> "MqttClien
     if access.login is not None:
         if access.login.by_token:
             raise UsageFailure(
-                "delegation tokens are for Kafka's protocol only",
+                "delegation tokens work with the Kafka protocol only",
                 subject="--delegation-token",
                 remedy="log in with a password, or with an API token",
             )

@@ -1,4 +1,4 @@
-"""``mainstem node``: single nodes of a cluster, emptied, used again, forgotten."""
+"""``mainstem node``: drains and removes single nodes of a cluster."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Single nodes of a cluster.", no_args_is_help=True)
 
-Node = Annotated[int, typer.Argument(metavar="NODE", min=0, help="Number of the node.")]
+Node = Annotated[int, typer.Argument(metavar="NODE", min=0, help="Id of the node.")]
 
 _LOOK_S = 0.5
 
@@ -34,18 +34,18 @@ def drain(
         bool, typer.Option("--wait/--no-wait", help="Return once the node holds nothing.")
     ] = True,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let the node hold partitions again.")
+        bool, typer.Option("--undo", help="Undo: allow partitions on the node again.")
     ] = False,
     timeout: TimeoutSeconds = 600.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     http: Http = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Move everything away from a node, so that it can be taken out of the cluster."""
+    """Move all data off a node, so that it can be removed from the cluster."""
     cluster = bootstrap.cluster_rest(http, DEFAULT_TIMEOUT_S)
     cluster.drain(node, on=not undo)
     if undo:
-        show_confirmation(f"node {node} holds partitions again", {"node": node}, output)
+        show_confirmation(f"node {node} accepts partitions again", {"node": node}, output)
         return
     left = _wait_until_empty(cluster, node, timeout) if wait else _held(cluster, node)
     sentence = f"node {node} is empty" if not left else f"node {node} still holds {left} ranges"
@@ -61,9 +61,9 @@ def remove(
     http: Http = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Forget a node that is gone for good and writes no partition."""
+    """Remove a node that is permanently gone and writes no partition."""
     if not yes:
-        typer.confirm(f"Forget node {node}?", abort=True, err=True)
+        typer.confirm(f"Remove node {node}?", abort=True, err=True)
     bootstrap.cluster_rest(http, timeout).remove(node)
     show_confirmation(f"node {node} is no longer part of the cluster", {"node": node}, output)
 
@@ -71,7 +71,7 @@ def remove(
 def _held(cluster: "RestCluster", node: int) -> int:
     rows = [row for row in cluster.overview()["nodes"] if row["node"] == node]
     if not rows:
-        raise UsageFailure("there is no such node", subject=f"node {node}")
+        raise UsageFailure("the node does not exist", subject=f"node {node}")
     return int(rows[0]["ranges"]) + int(rows[0]["copying"])
 
 

@@ -33,7 +33,7 @@ PIECES_WAITING_MAX = 16
 
 
 class Target(NamedTuple):
-    """Where records go and what each of them carries."""
+    """Destination of the records, and the key and headers of each."""
 
     topic: str
     partition: int | None
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """How records travel."""
+    """How records are sent."""
 
     acks: str
     compression: str
@@ -68,14 +68,12 @@ def produce(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read lines from a file, not from stdin.")
     ] = None,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="The input is one record, whatever lines it has.")
-    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole input is one record.")] = False,
     null: Annotated[
         str | None,
         typer.Option("--null", help="A line equal to this is a record without value (a deletion)."),
     ] = None,
-    acks: Annotated[str, typer.Option(help="Whom to wait for: 0, 1 or all.")] = "all",
+    acks: Annotated[str, typer.Option(help="Acknowledgements to wait for: 0, 1 or all.")] = "all",
     compression: Annotated[
         str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
@@ -180,7 +178,7 @@ class _Source:
 
 
 async def _from_stdin() -> AsyncIterator[bytes]:
-    """Standard input as it comes.
+    """Standard input as it arrives.
 
     A thread reads it, because a terminal shares its mode with standard output and must not be made
     non-blocking; it is a daemon, so that an interrupt does not wait for the next line.
@@ -191,7 +189,7 @@ async def _from_stdin() -> AsyncIterator[bytes]:
 
     def read() -> None:
         piece = b"begin"
-        with contextlib.suppress(RuntimeError, asyncio.CancelledError):  # the loop is gone
+        with contextlib.suppress(RuntimeError, asyncio.CancelledError):  # the loop is closed
             while piece:
                 piece = os.read(descriptor, PIECE_BYTES)
                 asyncio.run_coroutine_threadsafe(pieces.put(piece), loop).result()
@@ -203,7 +201,7 @@ async def _from_stdin() -> AsyncIterator[bytes]:
 
 @contextlib.contextmanager
 def _progress(total: int, name: str) -> Iterator["Callable[[int], object]"]:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal, otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""``mainstem sim``: whole nodes under kills, cuts and power losses, in virtual time."""
+"""``mainstem sim``: nodes under kills, network partitions and power losses, in virtual time."""
 
 import subprocess
 import sys
@@ -17,7 +17,9 @@ def sim(
     ] = 1.0,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", help="A file of results; scenarios that it has are not run again."),
+        typer.Option(
+            "--keep", help="A file of results; scenarios already in it are not run again."
+        ),
     ] = None,
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="How many processes run scenarios.")
@@ -25,14 +27,14 @@ def sim(
 ) -> None:
     """Run three nodes under faults, and check that nothing acknowledged is lost.
 
-    Everything is real but time, threads and the network: the same seed gives the same trace.
+    Only time, threads and the network are simulated: the same seed gives the same trace.
     """
-    # A process of its own: what is simulated must not know that it is.
+    # A separate process: the simulation replaces time and threads of the whole interpreter.
     command = [sys.executable, "-m", "mainstem.testing.simulation.cluster.scenarios"]
     words = ["--seed", str(seed), "--hours", str(hours), "--workers", str(workers)]
     if keep is not None:
         words += ["--keep", str(keep)]
-    # It ends with this process: nothing is written to the pipe, it is closed.
+    # Nothing is written to the pipe: when it closes, the child knows that this process ended.
     words += ["--end-with-stdin"]
     with subprocess.Popen([*command, *words], stdin=subprocess.PIPE) as running:  # noqa: S603
         code = running.wait()

@@ -39,14 +39,14 @@ def create(
         int, typer.Option("--partitions", "-p", help="Number of partitions; -1: the default.")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Copies; -1: the default.")
+        int, typer.Option("--replication-factor", "-r", help="Number of replicas; -1: the default.")
     ] = -1,
     config: Settings = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed if a topic exists.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say whether it would be possible.")
+        bool, typer.Option("--dry-run", help="Only check whether it is possible.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -84,9 +84,7 @@ def list_topics(
     pattern: Annotated[
         str | None, typer.Argument(help="Only names that match, such as 'orders.*'.")
     ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also topics that the broker keeps for itself.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also internal topics.")] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
@@ -111,7 +109,7 @@ def list_topics(
 def describe(
     names: Names,
     all_settings: Annotated[
-        bool, typer.Option("--all-settings", help="Also settings that have their default.")
+        bool, typer.Option("--all-settings", help="Also settings with their default value.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -190,7 +188,7 @@ def alter(
         typer.Option("--remove", metavar="NAME", help="Back to the default; may be repeated."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="New total; only upwards.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="New total; can only grow.")
     ] = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -215,9 +213,9 @@ def alter(
 @app.command("delete")
 def delete(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that is not there is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

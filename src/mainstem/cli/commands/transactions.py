@@ -1,4 +1,4 @@
-"""``mainstem transaction``: list, describe, look at a partition's producers, end a hanging one."""
+"""``mainstem transaction``: list, describe, show producers of a partition, abort a hanging one."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="Transactions: what is open, since when and where.", no_a
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-Partition = Annotated[int, typer.Option("--partition", "-p", min=0, help="Which partition of it.")]
+Partition = Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition of the topic.")]
 
 
 @app.command("list")
@@ -30,7 +30,9 @@ def list_transactions(
     ] = None,
     longer_than: Annotated[
         float | None,
-        typer.Option("--longer-than", min=0, metavar="SECONDS", help="Only what is open longer."),
+        typer.Option(
+            "--longer-than", min=0, metavar="SECONDS", help="Only transactions open for longer."
+        ),
     ] = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -76,7 +78,7 @@ def producers(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show who has written to a partition, and since which offset a transaction is open there."""
+    """Show the producers of a partition, and the start offsets of their open transactions."""
     from mainstem.client.values import TopicPartition
 
     place = TopicPartition(topic, partition)
@@ -99,14 +101,14 @@ def producers(
 def abort(
     topic: Topic,
     start_offset: Annotated[
-        int, typer.Option("--start-offset", min=0, help="Where the hanging transaction begins.")
+        int, typer.Option("--start-offset", min=0, help="First offset of the hanging transaction.")
     ],
     partition: Partition = 0,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """End a transaction in a partition that its coordinator knows nothing about."""
+    """Abort a transaction in a partition that is unknown to its coordinator."""
     from mainstem.client.values import TopicPartition
 
     place = TopicPartition(topic, partition)

@@ -1,6 +1,6 @@
 """Certificates for development: an authority, and what it signs for nodes and clients.
 
-Made to get TLS going on one's own machines in a minute, not to run an authority: keys lie beside
+Intended for TLS on development machines, not to run an authority: keys are stored beside
 certificates, in files that only their owner can read, and nothing is ever revoked.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECRET_MODE = 0o600
 AUTHORITY = "ca"
-# Clocks differ: a certificate is good a little before it was made.
+# Clocks differ: a certificate is valid from a little before it was made.
 _GRACE = datetime.timedelta(minutes=5)
 
 
@@ -34,12 +34,12 @@ class Pair(NamedTuple):
 
     @classmethod
     def named(cls, folder: Path, name: str) -> "Pair":
-        """Where they lie in a folder."""
+        """The paths of the files in a folder."""
         return cls(folder / f"{name}.pem", folder / f"{name}.key")
 
 
 class Order(NamedTuple):
-    """What a certificate is to say. A client's has no hosts."""
+    """The contents of a certificate. A client certificate has no hosts."""
 
     name: str
     hosts: Sequence[str]
@@ -57,7 +57,7 @@ def _library() -> Iterator[None]:
 
 
 def make_authority(pair: Pair, days: int, now: datetime.datetime) -> None:
-    """A new authority, written to its files."""
+    """Makes a new authority and writes its files."""
     with _library():
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -72,7 +72,7 @@ def make_authority(pair: Pair, days: int, now: datetime.datetime) -> None:
 
 
 def issue(authority: Pair, order: Order, pair: Pair, now: datetime.datetime) -> None:
-    """A certificate signed by an authority, written to its files.
+    """Makes a certificate signed by an authority and writes its files.
 
     Raises:
         InvalidRequest: the authority's files cannot be used.
@@ -108,7 +108,7 @@ def _subject(name: str) -> "x509.Name":
     try:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     except ValueError as error:
-        raise UsageFailure(f"not a name for a certificate: {error}", subject=name) from error
+        raise UsageFailure(f"not a valid name for a certificate: {error}", subject=name) from error
 
 
 def _host(text: str) -> "x509.GeneralName":
@@ -121,7 +121,7 @@ def _host(text: str) -> "x509.GeneralName":
     try:
         return x509.DNSName(text.encode("idna").decode())
     except (UnicodeError, ValueError) as error:
-        raise UsageFailure("neither a name nor an address", subject=text) from error
+        raise UsageFailure("neither a host name nor an address", subject=text) from error
 
 
 def _usage(*, signs: bool) -> "x509.KeyUsage":
@@ -181,7 +181,7 @@ def _write(
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Written beside and renamed: a node that looks for changes never sees half a file."""
+    """Writes a temporary file and renames it: a node that reloads never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -195,7 +195,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """A file with one line that only its owner can read."""
+    """Writes a one-line file that only its owner can read."""
     _replace(path, f"{text}\n".encode(), SECRET_MODE)
 
 
@@ -212,7 +212,7 @@ def _load(authority: Pair) -> tuple["x509.Certificate", "EllipticCurvePrivateKey
             ErrorCode.INVALID_CONFIG,
             f"the authority cannot be used: {why}",
             subject=str(authority.certificate),
-            remedy="give a folder with ca.pem and ca.key, or a new one",
+            remedy="give a folder with ca.pem and ca.key, or an empty one",
         ) from error
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
@@ -226,10 +226,10 @@ def _load(authority: Pair) -> tuple["x509.Certificate", "EllipticCurvePrivateKey
 
 
 def describe(data: bytes, now: datetime.datetime) -> list[dict[str, object]]:
-    """What the certificates of a PEM file say, the first one first.
+    """Describes the certificates of a PEM file, in order.
 
     Raises:
-        UsageFailure: there is none.
+        UsageFailure: the file has no certificate.
     """
     with _library():
         from cryptography import x509
@@ -290,7 +290,7 @@ def _purposes(certificate: "x509.Certificate") -> list[str]:
 
 
 def pem_of_store(path: str, data: bytes, password: str | None) -> str:
-    """What a PKCS #12 store holds, as PEM: the key if there is one, then all certificates.
+    """The contents of a PKCS #12 store as PEM: the key, if any, then all certificates.
 
     Raises:
         InvalidRequest: it cannot be opened.

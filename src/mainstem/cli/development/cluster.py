@@ -1,7 +1,7 @@
 """``mainstem dev -n 3``: several nodes on this machine that form a cluster, without containers.
 
 Each is a process of its own with its own folder; the first is started alone, the others join it.
-They stop together. Every node counts as a machine of its own, so that copies go to different ones.
+They stop together. Every node has a machine label of its own, so that replicas are spread.
 """
 
 import secrets
@@ -22,7 +22,7 @@ OTHER_PORTS = ("amqp.port", "mqtt.port", "native.port")
 
 
 class DevClusterSettings(NamedTuple):
-    """What the command line says about all nodes."""
+    """The options of the command line that apply to all nodes."""
 
     folder: Path
     kafka_port: int
@@ -33,7 +33,7 @@ class DevClusterSettings(NamedTuple):
 
 
 def peer_port_beside(kafka_port: int, http_port: int) -> int:
-    """The first port for other nodes, away from those of clients however many nodes there are."""
+    """The first port for other nodes; it leaves room for the client ports of all nodes."""
     if not kafka_port:
         return 0
     return next(
@@ -99,17 +99,17 @@ def run_cluster(count: int, settings: DevClusterSettings) -> int:
 
 
 def _watch(nodes: Sequence[NodeProcess], stopping: threading.Event) -> None:
-    """Until somebody asks to stop; who ends meanwhile is named."""
+    """Waits until asked to stop; reports every node that ends meanwhile."""
     running = set(nodes)
     while running and not stopping.wait(0.2):
         for node in [node for node in running if not node.is_running]:
             running.discard(node)
-            sys.stdout.write(f"node {node.number} has ended; {len(running)} are left\n")
+            sys.stdout.write(f"node {node.number} has stopped; {len(running)} still run\n")
             sys.stdout.flush()
 
 
 def greeting(nodes: Sequence[Mapping[str, object]], folder: Path, command: str = "mainstem") -> str:
-    """Every address, and lines to paste; ``command`` is how this program is called."""
+    """The text printed at the start; ``command`` is how this program is called."""
     first = nodes[0]["kafka"]
     lines = ["", f"Mainstem is ready: a cluster of {len(nodes)} nodes.", ""]
     for number, addresses in enumerate(nodes, start=1):
@@ -125,7 +125,7 @@ def greeting(nodes: Sequence[Mapping[str, object]], folder: Path, command: str =
         f"  {command} produce greetings hello -b {every}",
         f"  {command} consume greetings --from-beginning --max 1 -b {every}",
         f"  {command} cluster nodes -b {first} --http http://{nodes[0].get('http')}",
-        f"  kill -9 {nodes[-1]['pid']}   # and go on",
+        f"  kill -9 {nodes[-1]['pid']}   # the cluster continues",
         "",
         "Ctrl-C stops the nodes.",
         "",

@@ -2,10 +2,10 @@
 
     python -m mainstem.cli.development.demo 127.0.0.1:9092 data/demo mainstem
 
-It installs Spark where that is missing, runs the pipelines of ``demonstration.yaml`` and shows
-what they count. Promises: SIGTERM, Ctrl-C or the end of whoever started it (its standard input
-closes) stop the pipelines between two batches; whatever fails is told in a sentence and ends this
-process only.
+It installs Spark if it is missing, runs the pipelines of ``demonstration.yaml`` and shows
+what they count. Guarantees: SIGTERM, Ctrl-C or the end of the parent process (standard input
+closes) stop the pipelines between two batches; a failure is reported in one sentence and ends
+this process only.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ RUN: Final = "from mainstem.cli.main import main; import sys; main(sys.argv[1:])
 
 
 class DemoEnvironment(Struct, frozen=True):
-    """Where it is played: a node, a folder, and how the command line is called here."""
+    """Where the demonstration runs: a node, a folder, and how the command line is called."""
 
     kafka: str
     folder: Path
@@ -56,25 +56,25 @@ class DemoEnvironment(Struct, frozen=True):
 
     @property
     def log(self) -> Path:
-        """What the pipelines have to say."""
+        """The log file of the pipelines."""
         return self.folder / "pipelines.log"
 
     def write_file(self) -> None:
-        """The committed file, with this node's address and this folder."""
+        """The pipeline file of the package, with this node's address and this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         text = TEMPLATE.read_text().replace(USUAL_ADDRESS, self.kafka)
-        # Paths stand in single quotes there.
+        # The file has paths in single quotes.
         self.file.write_text(text.replace(USUAL_FOLDER, str(self.folder).replace("'", "''")))
 
     def hints(self) -> str:
-        """What to look at, to be pasted."""
+        """Commands to paste that show the demonstration."""
         bootstrap = "" if self.kafka == USUAL_ADDRESS else f" -b {self.kafka}"
         file, files = (shlex.quote(str(path)) for path in (self.file, self.folder / "orders"))
         return "\n".join(
             [
                 "",
-                "The demonstration runs: made-up orders flow through topics and pipelines.",
-                "Look at it from another shell:",
+                "The demonstration runs: generated orders flow through topics and pipelines.",
+                "Run in another shell:",
                 "",
                 f"  {self.command} consume orders --follow --max 5{bootstrap}",
                 f"  {self.command} consume {AGGREGATE} --follow{bootstrap}",
@@ -119,7 +119,7 @@ async def run_demo(environment: DemoEnvironment, line: LiveLine) -> None:
     """Install, start, show, until cancelled.
 
     Raises:
-        MainstemError: something is missing, or the pipelines have ended by themselves.
+        MainstemError: a requirement is missing, or the pipelines have ended.
     """
     if missing_modules():
         await install(line)
@@ -143,7 +143,7 @@ async def run_demo(environment: DemoEnvironment, line: LiveLine) -> None:
             ErrorCode.SHUTTING_DOWN,
             f"The pipelines ended with code {ended.result()}:\n{_last_lines(environment.log)}",
             subject=str(environment.log),
-            remedy=f"more of it in {environment.log}",
+            remedy=f"see {environment.log}",
         )
     finally:
         shown.cancel()
@@ -155,7 +155,7 @@ async def run_demo(environment: DemoEnvironment, line: LiveLine) -> None:
 
 
 async def _create_topics(kafka: str) -> None:
-    # Made-up orders carry made-up times; what is kept, and for how long, goes by the node's clock.
+    # Generated orders have generated timestamps; retention goes by the clock of the node.
     configs = {"message.timestamp.type": "LogAppendTime"}
     async with Admin(kafka) as admin:
         existing = await admin.list_topics()
@@ -169,7 +169,7 @@ async def _create_topics(kafka: str) -> None:
 
 
 async def _follow(environment: DemoEnvironment, line: LiveLine) -> None:
-    """Show the newest figures; the first ones also tell that all is running."""
+    """Show the newest figures; the first ones also show that the pipelines run."""
     place = TopicPartition(AGGREGATE, 0)
     counts = Counts()
     is_greeted = False
@@ -198,7 +198,7 @@ def _last_lines(log: Path) -> str:
 
 
 async def _run_until_stopped(environment: DemoEnvironment, line: LiveLine) -> int:
-    """Play until a signal comes or standard input closes."""
+    """Run until a signal arrives or standard input closes."""
     loop = asyncio.get_running_loop()
     playing = asyncio.ensure_future(run_demo(environment, line))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -210,7 +210,7 @@ async def _run_until_stopped(environment: DemoEnvironment, line: LiveLine) -> in
     except asyncio.CancelledError:
         return 0
     except MainstemError as error:
-        line.print_line(f"\nThe demonstration has ended; the node goes on.\n  {error.cause}")
+        line.print_line(f"\nThe demonstration has ended; the node still runs.\n  {error.cause}")
         if error.remedy:
             line.print_line(f"  {error.remedy}")
         return 1

@@ -1,7 +1,7 @@
-"""The demonstration as the node's process sees it: started once the node serves, stopped before it.
+"""The process of the demonstration: started once the node serves, stopped before the node.
 
-Promises: Ctrl-C in a terminal reaches the node alone, which stops the demonstration first; a second
-Ctrl-C ends it at once; nothing that it started outlives it, and it does not outlive the node.
+Guarantees: Ctrl-C in a terminal reaches only the node, which stops the demonstration first; a
+second Ctrl-C kills it; its child processes end with it, and it ends with the node.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ STOP_TIMEOUT_S: Final = 45.0
 
 
 class DemoProcess:
-    """One child process in a session of its own."""
+    """A child process in a session of its own."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, kafka: str, folder: Path, command: str) -> None:
-        """Begin; the child tells by itself how it goes."""
+        """Start the child, which prints its own progress."""
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "mainstem.cli.development.demo", kafka, str(folder), command],
-            # Nothing is written to it: its end tells the child that this process has ended.
+            # Nothing is written to it: when it closes, the child knows that this process has ended.
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
 
     async def stop(self) -> None:
-        """End the pipelines between two batches, or at once at a second Ctrl-C."""
+        """Stop the pipelines between two batches, or at once on a second Ctrl-C."""
         process = self._process
         if process is None:
             return
@@ -47,7 +47,7 @@ class DemoProcess:
             self._end()
 
     def _end(self) -> None:
-        """The whole session: pipelines, Java, Python workers, pip."""
+        """Signals the whole session: pipelines, Java, Python workers, pip."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

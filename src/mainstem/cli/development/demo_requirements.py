@@ -1,4 +1,4 @@
-"""Installs what the demonstration needs beside the node: Spark, and Java where there is none."""
+"""Installs what the demonstration needs: Spark, and Java if there is none."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ from mainstem.model.errors import ErrorCode, Unavailable
 PACKAGE, EXTRA = "mainstem", "connect"
 MODULES: Final = ("pandas", "pyarrow", "pyspark.sql")
 TICK_S: Final = 1.0
-# Where the pinned versions stand when this is a checkout of the sources.
+# The pinned versions, if this is a checkout of the sources.
 CONSTRAINTS: Final = Path(__file__).parents[4] / "constraints.txt"
 
 
 def missing_modules() -> list[str]:
-    """What the demonstration imports and this Python does not find."""
+    """The modules that the demonstration imports and that are not installed."""
     return [name for name in MODULES if not _is_found(name)]
 
 
 def requirements(extra: str) -> Iterator[str]:
-    """What an extra of the installed package asks for.
+    """The requirements of an extra of the installed package.
 
-    Each is named by itself: were the package named, pip might look for another one of that name.
+    They are listed one by one: given the package, pip might install another one of that name.
     """
     for text in requires(PACKAGE) or ():
         wanted, _, condition = text.partition(";")
@@ -44,17 +44,17 @@ def requirements(extra: str) -> Iterator[str]:
 
 
 def install_command() -> list[str]:
-    """How pip brings it."""
+    """The pip command that installs the requirements."""
     pinned = ["--constraint", str(CONSTRAINTS)] if CONSTRAINTS.exists() else []
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     return [sys.executable, "-m", "pip", "install", *quiet, *pinned, *requirements(EXTRA)]
 
 
 async def install(line: LiveLine) -> None:
-    """Install what is missing, telling how long it takes.
+    """Install what is missing and show the time it takes.
 
     Raises:
-        Unavailable: pip could not, for want of a network or otherwise; the reason is told.
+        Unavailable: pip failed, for lack of a network or another reason; the error names it.
     """
     began = asyncio.get_running_loop().time()
     line.print_line("Installing Spark for the demonstration: some 600 MB, once, a few minutes ...")
@@ -81,7 +81,7 @@ async def install(line: LiveLine) -> None:
             ErrorCode.INVALID_CONFIG,
             f"Spark could not be installed: {_reason(pip_output)}",
             subject=f"{PACKAGE}[{EXTRA}]",
-            remedy="start again when that is mended; --no-demo leaves the demonstration out",
+            remedy="fix this and start again; --no-demo skips the demonstration",
         )
     line.print_line(f"Installed in {asyncio.get_running_loop().time() - began:.0f} s.")
 
@@ -89,13 +89,13 @@ async def install(line: LiveLine) -> None:
 def _is_found(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ImportError:  # the package that should hold it is not there
+    except ImportError:  # the parent package is missing
         return False
 
 
 def _reason(pip_output: bytes) -> str:
     text = pip_output.decode(errors="replace")
     if "connection broken" in text:
-        return "the package index does not answer"
+        return "the package index is not reachable"
     errors = [line.removeprefix("ERROR:") for line in text.splitlines() if line[:6] == "ERROR:"]
-    return (errors or text.splitlines() or ["pip did not bring it"])[0].strip()
+    return (errors or text.splitlines() or ["pip failed"])[0].strip()

@@ -1,7 +1,7 @@
-"""How a command reaches a cluster: where it is, who asks, and by which certificates.
+"""How a command reaches a cluster: address, login and certificates.
 
-A value: what the options, files and variables came to (``options`` collects them). Nothing is
-dialled and nothing heavy imported before a command asks for it.
+A value: the result of options, files and variables (``options`` collects them). No connection is
+opened and nothing heavy imported before a command needs it.
 """
 
 import functools
@@ -26,10 +26,10 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Login(NamedTuple):
-    """Who asks. ``by_token``: user and password are a delegation token's.
+    """The credentials. ``by_token``: user and password are those of a delegation token.
 
     ``token`` is for OAUTHBEARER; ``token_file``, where it came from, is read again at each login,
-    since whoever writes tokens that expire there also replaces them.
+    since tokens that expire are replaced there.
     """
 
     mechanism: str
@@ -43,14 +43,14 @@ class Login(NamedTuple):
         return f"Login({self.mechanism}, {self.user!r})"
 
     async def fresh_token(self) -> str:
-        """The token that the file holds now."""
+        """Reads the current token from the file."""
         return read_secret(self.token_file) if self.token_file else self.token
 
 
 class Tls(NamedTuple):
-    """Certificates: whom to trust (the system's authorities by default) and what to show.
+    """Certificates: authorities to trust (by default the system's) and the client certificate.
 
-    ``ca_pem`` and ``chain_pem`` hold the text itself where it came with a file of settings.
+    ``ca_pem`` and ``chain_pem`` hold the PEM text itself if it came with a properties file.
     """
 
     ca_file: str | None = None
@@ -70,7 +70,7 @@ class Tls(NamedTuple):
 class Access:
     """Holds the address, login and TLS settings of a command.
 
-    ``given``: the address was asked for, not assumed.
+    ``given``: the address was set explicitly, not by default.
     """
 
     bootstrap: str = DEFAULT_ADDRESS
@@ -88,7 +88,7 @@ class Access:
         return text if isinstance(text, Access) else cls(text, given=True)
 
     def settings(self, timeout_s: float = CONNECT_TIMEOUT_S) -> "ConnectionSettings":
-        """What a connection is made with."""
+        """The settings of a connection."""
         from mainstem.client.connection import ConnectionSettings
         from mainstem.client.sasl import SaslSettings
 
@@ -108,13 +108,13 @@ class Access:
         )
 
     def cluster(self, timeout_s: float = CONNECT_TIMEOUT_S) -> "Cluster":
-        """The cluster, not yet dialled."""
+        """The cluster, not yet connected."""
         from mainstem.client.cluster import Cluster
 
         return Cluster(self.bootstrap, self.settings(timeout_s))
 
     def rest(self, url: str | None, timeout_s: float) -> "RestAdmin":
-        """The node's HTTP: where it was said to be, or beside the first address."""
+        """The HTTP API of a node: at ``--http``, or at the host of the first address."""
         from mainstem.client.cluster import parse_address
         from mainstem.client.rest_admin import RestAdmin, RestLogin
 
@@ -124,7 +124,7 @@ class Access:
         login = self.login or Login("")
         if login.by_token:
             raise UsageFailure(
-                "delegation tokens are for Kafka's protocol only",
+                "delegation tokens work with the Kafka protocol only",
                 subject="--delegation-token",
                 remedy="log in with a password, or with an API token",
             )
@@ -134,7 +134,7 @@ class Access:
         return RestAdmin(url or self.http or beside, who, timeout_s=timeout_s)
 
     def cluster_rest(self, url: str | None, timeout_s: float) -> "RestCluster":
-        """The cluster as a whole, over the node's HTTP."""
+        """The cluster as a whole, over the HTTP API."""
         from mainstem.client.administration.rest_cluster import RestCluster
 
         return RestCluster(self.rest(url, timeout_s))

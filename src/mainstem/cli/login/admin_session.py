@@ -1,4 +1,4 @@
-"""Runs one conversation with a cluster to its end."""
+"""Runs one action against a cluster, from connect to close."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def with_admin(bootstrap: Access, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]) -> T:
-    """What ``action`` returns, given an administrator of the cluster."""
+    """Calls ``action`` with an admin client and returns its result."""
 
     async def converse() -> T:
         from mainstem.client.admin import Admin

@@ -1,8 +1,8 @@
-"""The options by which every command that talks to a cluster logs in.
+"""The login options of every command that connects to a cluster.
 
 They are added to each command that has ``--bootstrap``, in one place, so that no command can lack
-them. The strongest source wins: flags, the file of ``--command-config``, the profile of
-``--profile``, ``MAINSTEM_*`` variables, the default profile.
+them. Order of precedence: flags, the file of ``--command-config``, the profile of ``--profile``,
+``MAINSTEM_*`` variables, the default profile.
 """
 
 import functools
@@ -48,12 +48,12 @@ def _profile_names() -> list[str]:
 def _options(
     user: Annotated[
         str | None,
-        typer.Option("--user", "-u", help="Log in as this user; the password is asked for."),
+        typer.Option("--user", "-u", help="Log in as this user; prompts for the password."),
     ] = None,
     password_file: Annotated[
         str | None,
         typer.Option(
-            "--password-file", metavar="FILE", help="Its first line is the password.",
+            "--password-file", metavar="FILE", help="File whose first line is the password.",
         ),
     ] = None,
     mechanism: Annotated[
@@ -70,16 +70,16 @@ def _options(
     ] = None,
     by_token: Annotated[
         bool | None,
-        typer.Option("--delegation-token", help="User and password are a delegation token's."),
+        typer.Option("--delegation-token", help="User and password are of a delegation token."),
     ] = None,
     tls: Annotated[
-        bool | None, typer.Option("--tls/--no-tls", help="Speak TLS; files below imply it.")
+        bool | None, typer.Option("--tls/--no-tls", help="Use TLS; implied by the files below.")
     ] = None,
     ca_file: Annotated[
         str | None, typer.Option("--ca-file", metavar="FILE", help="Authorities to trust, PEM.")
     ] = None,
     cert_file: Annotated[
-        str | None, typer.Option("--cert-file", metavar="FILE", help="Certificate to show, PEM.")
+        str | None, typer.Option("--cert-file", metavar="FILE", help="Client certificate, PEM.")
     ] = None,
     key_file: Annotated[
         str | None, typer.Option("--key-file", metavar="FILE", help="Its key, unless beside it.")
@@ -92,7 +92,7 @@ def _options(
         str | None,
         typer.Option(
             "--profile",
-            help="A login that profiles.toml describes.",
+            help="A profile of profiles.toml.",
             autocompletion=_profile_names,
         ),
     ] = None,
@@ -150,10 +150,10 @@ def _extend(command: Any) -> None:
 def resolved(
     address: Access, given_options: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Access:
-    """What flags, files and variables come to.
+    """The access that results from flags, files and variables.
 
     Raises:
-        MainstemError: a file cannot be used, or they do not go together.
+        MainstemError: a file cannot be used, or they contradict each other.
     """
     rest = dict(given_options)
     command_config, profile = rest.pop("command_config"), rest.pop("profile")
@@ -180,7 +180,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> LoginSettings:
     """The login settings in environment variables.
 
     Raises:
-        UsageFailure: one makes no sense.
+        UsageFailure: the value of a variable is invalid.
     """
     found: dict[str, Any] = {
         name: environment[variable]
@@ -195,7 +195,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> LoginSettings:
 
 
 class _Asking:
-    """Secrets from files and from whoever sits at the terminal."""
+    """Reads secrets from files and from the terminal."""
 
     def of_file(self, path: str) -> str:
         return read_secret(path)
@@ -203,7 +203,7 @@ class _Asking:
     def of_user(self, user: str) -> str:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageFailure(
-                "no password is known, and nobody can be asked",
+                "no password is given, and there is no terminal to prompt on",
                 subject=user,
                 remedy="--password-file FILE, or the variable MAINSTEM_PASSWORD",
             )

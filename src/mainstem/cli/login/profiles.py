@@ -1,6 +1,6 @@
 """Profiles: logins written down once, in a file of the user's own.
 
-    default = "local"                       # used where nothing else is said
+    default = "local"                       # used if no other is selected
 
     [profiles.prod]
     bootstrap = "kafka.example.com:9093"
@@ -31,7 +31,7 @@ _SECRETS = frozenset({"password", "token", "key_password"})
 
 
 def profiles_path(environment: Mapping[str, str]) -> Path:
-    """Where profiles are kept."""
+    """The path of the file of profiles."""
     if named := environment.get(FILE_VARIABLE):
         return Path(named).expanduser()
     folder = environment.get("XDG_CONFIG_HOME") or "~/.config"
@@ -42,14 +42,16 @@ def read_profile(path: Path, name: str) -> LoginSettings:
     """The login settings of a named profile.
 
     Raises:
-        UsageFailure: there is no such profile.
-        InvalidRequest: the file cannot be understood.
+        UsageFailure: the profile does not exist.
+        InvalidRequest: the file is invalid.
     """
     document = _document(path)
     profiles = document.get("profiles", {})
     if name not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
-        raise UsageFailure("there is no such profile", subject=name, remedy=f"{path} has: {known}")
+        raise UsageFailure(
+            "the profile does not exist", subject=name, remedy=f"{path} has: {known}"
+        )
     return _login_settings(path, name, profiles[name])
 
 
@@ -64,7 +66,7 @@ def read_default(path: Path) -> LoginSettings:
 
 
 def profile_names(path: Path) -> list[str]:
-    """The profiles there are; none where the file cannot be read, since a shell only asks."""
+    """The names of the profiles, for shell completion; none if the file cannot be read."""
     try:
         return sorted(_document(path).get("profiles", {}))
     except MainstemError:
@@ -76,7 +78,7 @@ def _document(path: Path) -> dict[str, dict[str, dict[str, object]]]:
         with path.open("rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise UsageFailure("there is no file of profiles", subject=str(path)) from None
+        raise UsageFailure("the file of profiles does not exist", subject=str(path)) from None
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise _invalid(str(path), f"the file cannot be read: {error}") from error
 
@@ -90,13 +92,15 @@ def _login_settings(path: Path, profile: str, settings: dict[str, object]) -> Lo
         elif name in _TEXTS and isinstance(value, str):
             found[name] = os.fspath(Path(value).expanduser()) if name in _PATHS else value
         elif name in _TEXTS or name in _FLAGS:
-            raise _invalid(subject, f"{value!r} is not {'text' if name in _TEXTS else 'a truth'}")
+            raise _invalid(subject, f"{value!r} is not {'text' if name in _TEXTS else 'a boolean'}")
         else:
             near = difflib.get_close_matches(name, [*_TEXTS, *_FLAGS], 1)
             raise _invalid(subject, "unknown", remedy=f"did you mean {near[0]}?" if near else "")
     if _SECRETS & found.keys() and path.stat().st_mode & 0o077:
         raise _invalid(
-            str(path), "it holds a secret and others may read it", remedy=f"chmod 600 {path}"
+            str(path),
+            "it contains a secret and is readable by other users",
+            remedy=f"chmod 600 {path}",
         )
     return LoginSettings(**found)  # type: ignore[arg-type]
 

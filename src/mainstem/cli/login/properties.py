@@ -1,8 +1,8 @@
 """Kafka's client settings (``--command-config``): a properties file as login settings.
 
 Both dialects are read: the Java client's (``sasl.jaas.config``, key stores) and librdkafka's
-(``sasl.username``, ``ssl.ca.location``). Settings that concern something else are left alone; one
-about security that is not known here is an error, since ignoring it might mean less security.
+(``sasl.username``, ``ssl.ca.location``). Settings about other things are ignored; an unknown one
+about security is an error, since ignoring it might mean less security.
 """
 
 import re
@@ -17,7 +17,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SECURITY = ("sasl.", "ssl.", "security.", "enable.ssl.")
-# They choose among ways of the same strength, or do not concern a single command.
+# They choose among options of equal security, or do not apply to a single command.
 _HARMLESS = re.compile(
     r"ssl\.(protocol|provider|.*manager\.algorithm|secure\.random.*|engine\.factory\.class)"
     r"|sasl\.login\..*|sasl\.kerberos\..*|security\.providers"
@@ -32,7 +32,7 @@ def read_properties(path: str) -> LoginSettings:
 
     Raises:
         UsageFailure: it cannot be read.
-        InvalidRequest: a setting is not known, or not served here.
+        InvalidRequest: a setting is unknown or not supported.
     """
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def settings_from_properties(properties: dict[str, str]) -> LoginSettings:
     """The login settings that the properties give.
 
     Raises:
-        InvalidRequest: a setting is not known, or not served here.
+        InvalidRequest: a setting is unknown or not supported.
     """
     login_settings = LoginSettings()
     for name, value in properties.items():
@@ -88,7 +88,7 @@ def settings_from_properties(properties: dict[str, str]) -> LoginSettings:
         if taker is not None:
             login_settings = taker(login_settings, value)
         elif name.startswith(_SECURITY) and not _HARMLESS.fullmatch(name):
-            raise _invalid(name, "this setting is not served here")
+            raise _invalid(name, "this setting is not supported")
     return _with_stores(login_settings, properties)
 
 
@@ -106,7 +106,7 @@ def _jaas(login_settings: LoginSettings, value: str) -> LoginSettings:
     if kind == "OAuthBearerLoginModule":
         return login_settings
     if kind not in ("PlainLoginModule", "ScramLoginModule"):
-        raise _invalid("sasl.jaas.config", f"{kind or 'nothing'} is not served")
+        raise _invalid("sasl.jaas.config", f"{kind or 'nothing'} is not supported")
     if "username" not in fields or "password" not in fields:
         raise _invalid("sasl.jaas.config", "username or password is missing")
     by_token = True if fields.get("tokenauth", "").lower() == "true" else None
@@ -126,8 +126,8 @@ def _token_endpoint(login_settings: LoginSettings, value: str) -> LoginSettings:
     if parts.scheme != "file":
         raise _invalid(
             "sasl.oauthbearer.token.endpoint.url",
-            "tokens are not fetched from an issuer here",
-            remedy="fetch the token and name its file: file:///path, or --token-file",
+            "fetching tokens from an issuer is not supported",
+            remedy="fetch the token and give its file: file:///path, or --token-file",
         )
     return login_settings._replace(token_file=unquote(parts.path))
 
@@ -149,7 +149,7 @@ def _taking(name: str) -> Callable[[LoginSettings, str], LoginSettings]:
 
 
 def _ignored(login_settings: LoginSettings, value: str) -> LoginSettings:
-    """Read together with its neighbours, in ``_with_stores``."""
+    """Read together with related settings, in ``_with_stores``."""
     del value
     return login_settings
 
@@ -207,7 +207,7 @@ def _with_stores(login_settings: LoginSettings, properties: dict[str, str]) -> L
 
 
 def _store(setting: str, path: str, password: str | None) -> str:
-    """What a store of keys or of authorities holds, as PEM."""
+    """The contents of a key store or trust store as PEM."""
     try:
         data = Path(path).expanduser().read_bytes()
     except OSError as error:
@@ -220,7 +220,7 @@ def _store(setting: str, path: str, password: str | None) -> str:
         return pem_of_store(path, data, password)
     raise _invalid(
         setting,
-        "only stores of type PEM and PKCS12 are read",
+        "only stores of type PEM and PKCS12 are supported",
         remedy=f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
         "-deststoretype PKCS12",
     )

@@ -1,8 +1,8 @@
-"""What flags, files and variables say about a login, and which of them wins. Pure.
+"""Login settings of flags, files and variables, and their precedence. Pure.
 
-Each source gives a part of the whole. A stronger source covers a weaker one word by word, with one
-rule on top: a secret belongs to the user it was given with, so whoever names another user (or
-brings a token) leaves the weaker source's secret behind.
+Each source gives a part of the settings. A setting of a source overrides that of a source of lower
+precedence, with one extra rule: a secret belongs to the user it was given with, so a source that
+names another user (or has a token) also drops the secret of sources of lower precedence.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", BEARER)
 
 
 class LoginSettings(NamedTuple):
-    """One source's part; None: it says nothing about it."""
+    """The settings of one source; None: not set by it."""
 
     bootstrap: str | None = None
     http: str | None = None
@@ -43,12 +43,12 @@ class LoginSettings(NamedTuple):
 
     @property
     def brings_token(self) -> bool:
-        """Whether it is a token that says who asks."""
+        """Whether the source has a token."""
         return self.token is not None or self.token_file is not None
 
     @property
     def brings_password(self) -> bool:
-        """Whether a password is known."""
+        """Whether the source has a password."""
         return self.password is not None or self.password_file is not None
 
 
@@ -59,7 +59,7 @@ _CERTIFICATE = ("cert_file", "key_file", "chain_pem", "key_password")
 
 
 def merged(sources: Iterable[LoginSettings]) -> LoginSettings:
-    """All sources in one, the strongest first."""
+    """Merges all sources, in order of precedence."""
     whole = LoginSettings()
     for source in sources:
         whole = _over(whole, source)
@@ -91,7 +91,7 @@ def access_from(login_settings: LoginSettings, *, secret: "Secret") -> Access:
     """The access that the settings give; ``secret`` reads passwords and tokens kept outside.
 
     Raises:
-        UsageFailure: they do not go together.
+        UsageFailure: they contradict each other.
     """
     return Access(
         login_settings.bootstrap or DEFAULT_ADDRESS,
@@ -110,7 +110,7 @@ class Secret(Protocol):
         ...
 
     def of_user(self, user: str) -> str:
-        """What somebody answers who is asked for his password."""
+        """The password of a user, prompted for."""
         ...
 
 
@@ -132,7 +132,7 @@ def _login(login_settings: LoginSettings, secret: Secret) -> Login | None:
             or login_settings.by_token
             or login_settings.mechanism is not None
         ):
-            raise UsageFailure("nobody is named who logs in", remedy="--user NAME")
+            raise UsageFailure("no user is given", remedy="--user NAME")
         return None
     if mechanism == BEARER:
         raise UsageFailure(f"{BEARER} takes a token", remedy="--token-file FILE")

@@ -22,7 +22,7 @@ class Histogram:
         self.largest = 0
 
     def add(self, value: int) -> None:
-        """Count one value; what lies beyond the last bucket counts there."""
+        """Count one value; one beyond the last bucket counts in the last."""
         value = max(value, 0)
         self.smallest = value if self.count == 0 else min(self.smallest, value)
         self.largest = max(self.largest, value)

@@ -1,15 +1,15 @@
-"""A line of the terminal that is written anew; elsewhere some of its states, as lines."""
+"""A terminal line that is updated in place; without a terminal, some states as lines."""
 
 import sys
 import time
 from typing import Final, TextIO
 
 ERASE: Final = "\r\x1b[K"
-LINE_EVERY_S: Final = 10.0  # where nothing can be written anew
+LINE_EVERY_S: Final = 10.0  # without a terminal
 
 
 class LiveLine:
-    """What is shown last stands at the bottom of what is said."""
+    """Keeps the last state below all other output."""
 
     def __init__(self, out: TextIO = sys.stdout, *, every_s: float = LINE_EVERY_S) -> None:
         self._out = out
@@ -19,12 +19,12 @@ class LiveLine:
         self._is_shown = False
 
     def print_line(self, text: str) -> None:
-        """A line, or several, that stay."""
+        """Print one or several lines that stay."""
         self._write(f"{self._clear()}{text}\n")
         self._shown_at = time.monotonic()
 
     def show(self, text: str, *, at_once: bool = False) -> None:
-        """A line that the next one replaces; elsewhere than on a terminal it may have to wait."""
+        """Show a line that the next one replaces; without a terminal it may be delayed."""
         if self._is_terminal:
             self._write(f"{self._clear()}{text}")
             self._is_shown = True

@@ -1,4 +1,4 @@
-"""Progress bars of pipelines that have an end in sight, such as a snapshot. Terminals only."""
+"""Progress bars of pipelines with a known end, such as a snapshot. Terminals only."""
 
 import sys
 from types import TracebackType
@@ -44,7 +44,7 @@ class PipelineProgressBars:
             self._progress.stop()
 
     def show(self, status: "Status") -> None:
-        """Move the bars; one whose work is done is taken away."""
+        """Update the bars; remove those whose work is done."""
         if self._progress is None:
             return
         for pipeline in status.pipelines:

@@ -3,8 +3,8 @@ r"""How ``consume`` prints a record: a format string with kcat's letters.
     %t topic   %p partition   %o offset      %T timestamp in ms
     %k key     %K its length  %s value       %S its length   %h headers   %% a percent sign
 
-``\n``, ``\t``, ``\r``, ``\0`` and ``\\`` are understood. Keys and values are written as the
-bytes they are.
+``\n``, ``\t``, ``\r``, ``\0`` and ``\\`` are escapes. Keys and values are written as their raw
+bytes.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def compile_format(text: str) -> Callable[["ConsumerRecord"], bytes]:
     """A function from a record to the bytes to print.
 
     Raises:
-        UsageFailure: a letter that means nothing.
+        UsageFailure: a letter is unknown.
     """
     parts: list[bytes | Part] = []
     literal = bytearray()
@@ -61,7 +61,7 @@ def compile_format(text: str) -> Callable[["ConsumerRecord"], bytes]:
             letter = next(characters, "")
             if letter not in _LETTERS:
                 raise UsageFailure(
-                    f"%{letter} means nothing",
+                    f"%{letter} is unknown",
                     subject="--format",
                     remedy=f"use one of {' '.join('%' + known for known in _LETTERS)}",
                 )

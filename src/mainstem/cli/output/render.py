@@ -1,7 +1,7 @@
-"""Answers as tables for people, JSON and YAML for programs.
+"""Output as tables for people, JSON and YAML for programs.
 
-Every command builds plain rows and leaves the form to this module, so that ``-o json`` holds
-everywhere and never loses a column that the table shows.
+Every command builds plain rows and leaves the form to this module, so that every command supports
+``-o json`` with all columns of its table.
 """
 
 import enum
@@ -12,7 +12,7 @@ Row = Mapping[str, object]
 
 
 class Output(enum.StrEnum):
-    """The forms of an answer."""
+    """The output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -75,7 +75,7 @@ def _print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
 
 
 def _print_plain(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """Aligned columns without decoration or wrapping, so that grep, awk and diff are at home."""
+    """Aligned columns without decoration or wrapping, suitable for grep, awk and diff."""
     lines = [[cell(row.get(column)) for column in columns] for row in rows]
     if any(column.strip() for column in columns):
         lines.insert(0, [_heading(column) for column in columns])

@@ -1,4 +1,4 @@
-"""Spans of time and amounts as people write them: ``12h``, ``30d``, ``10MB``, ``1Mi``. Pure."""
+"""Parses durations and amounts: ``12h``, ``30d``, ``10MB``, ``1Mi``. Pure."""
 
 import math
 import re
@@ -12,23 +12,23 @@ _FACTORS = {
 
 
 def parse_duration_ms(text: str) -> int:
-    """A span of time in milliseconds.
+    """Parses a duration; returns milliseconds.
 
     Raises:
-        UsageFailure: it is none, or nothing.
+        UsageFailure: the text is not a duration, or is zero.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", text.strip())
     span = round(float(found[1]) * _MS[found[2]]) if found else 0
     if span <= 0:
-        raise UsageFailure("not a span of time", subject=text, remedy="write 90s, 12h or 30d")
+        raise UsageFailure("not a duration", subject=text, remedy="write 90s, 12h or 30d")
     return span
 
 
 def parse_amount(text: str) -> float:
-    """A number with an optional factor: k, M, G are thousands, Ki, Mi, Gi are 1024s.
+    """Parses a number with an optional factor: k, M, G are thousands, Ki, Mi, Gi are 1024s.
 
     Raises:
-        UsageFailure: it is none, or not above 0.
+        UsageFailure: the text is not a number above 0.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmg]i?)?b?", text.strip().lower())
     amount = float(found[1]) * _FACTORS[found[2] or ""] if found else 0.0

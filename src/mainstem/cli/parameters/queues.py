@@ -1,4 +1,4 @@
-"""Options that commands about queues, exchanges and bindings share, and how they are read."""
+"""Options that commands about queues, exchanges and bindings share, and their parsers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +26,7 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="NAME=PATTERN",
-        help="Only messages that fit: reason, queue, exchange, key, attempts, header.<name>.",
+        help="Only messages that match: reason, queue, exchange, key, attempts, header.<name>.",
     ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many messages.")]
@@ -35,25 +35,25 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so ma
 def queues_of(
     bootstrap: "Access", http: str | None, timeout_s: float, namespace: str
 ) -> "RestQueues":
-    """The queues of a namespace, over the node's HTTP."""
+    """The queues of a namespace, over the HTTP API."""
     from mainstem.client.administration.rest_queues import RestQueues
 
     return RestQueues(bootstrap.rest(http, timeout_s), namespace)
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """``name=value`` words as a table."""
+    """Parses ``name=value`` words."""
     found: dict[str, str] = {}
     for word in given or ():
         name, equals, value = word.partition("=")
         if not name or not equals:
-            raise UsageFailure(f"{word!r} is no NAME=VALUE", subject=option)
+            raise UsageFailure(f"{word!r} is not of the form NAME=VALUE", subject=option)
         found[name] = value
     return found
 
 
 def arguments(given: Sequence[str] | None) -> dict[str, Any]:
-    """Arguments as AMQP takes them: numbers and truths are no texts."""
+    """Parses arguments for AMQP: numbers and booleans are converted from text."""
     return {name: _typed(value) for name, value in pairs(given, "--argument").items()}
 
 

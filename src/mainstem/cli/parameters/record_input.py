@@ -1,4 +1,4 @@
-"""How ``produce`` understands what it is given: lines to records, ``name=value`` to headers."""
+"""Parses the input of ``produce``: lines to records, ``name=value`` to headers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Line(NamedTuple):
-    """Key and value of one record to be."""
+    """Key and value of a record to be sent."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class LineRules(NamedTuple):
 
 
 class LineReader:
-    """Cuts bytes, in whatever pieces they come, into records."""
+    """Splits bytes, in pieces of any size, into records."""
 
     def __init__(self, rules: LineRules) -> None:
         self._rules = rules
@@ -35,16 +35,16 @@ class LineReader:
         self._number = 0
 
     def feed(self, piece: bytes) -> list[Line]:
-        """The records that are whole now.
+        """The records that are complete now.
 
         Raises:
-            UsageFailure: a line without the key separator, or one without end.
+            UsageFailure: a line has no key separator, or is too long.
         """
         *whole, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > LINE_BYTES_MAX:
             raise UsageFailure(
                 f"line {self._number + len(whole) + 1} is longer than {LINE_BYTES_MAX} bytes",
-                remedy="send large contents whole, with --whole",
+                remedy="use --whole to send the input as one record",
             )
         return [self._line(text) for text in whole]
 
@@ -67,7 +67,7 @@ def parse(text: bytes, rules: LineRules, number: int = 1) -> Line:
             raise UsageFailure(
                 f"line {number} has no {rules.key_separator!r} between key and value",
                 subject="--key-separator",
-                remedy="leave the option out for records without a key",
+                remedy="omit the option for records without a key",
             )
     if rules.null_marker is not None and value == rules.null_marker:
         return Line(key, None)
@@ -78,7 +78,7 @@ def headers(options: Sequence[str]) -> tuple[tuple[str, bytes | None], ...]:
     """``name=value`` options; a name alone is a header without value.
 
     Raises:
-        UsageFailure: an empty name.
+        UsageFailure: a name is empty.
     """
     found: list[tuple[str, bytes | None]] = []
     for option in options:

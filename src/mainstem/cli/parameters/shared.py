@@ -7,7 +7,7 @@ import typer
 from mainstem.cli.login.access import Access
 from mainstem.cli.output.render import Output
 
-BOOTSTRAP = "bootstrap"  # the name of the parameter, by which commands that log in are known
+BOOTSTRAP = "bootstrap"  # the name of the parameter that marks commands that log in
 DEFAULT_BOOTSTRAP = Access()
 DEFAULT_TIMEOUT_S = 30.0
 
@@ -18,7 +18,7 @@ Bootstrap = Annotated[
         "-b",
         parser=Access.parse,
         metavar="HOST:PORT[,...]",
-        help="Where to reach the cluster first, or $MAINSTEM_BOOTSTRAP.",
+        help="Address of a node of the cluster, or $MAINSTEM_BOOTSTRAP.",
     ),
 ]
 Http = Annotated[
@@ -26,14 +26,14 @@ Http = Annotated[
     typer.Option(
         "--http",
         metavar="URL",
-        help="The node's HTTP, or $MAINSTEM_HTTP.  [default: port 8080 beside --bootstrap]",
+        help="URL of the HTTP API, or $MAINSTEM_HTTP.  [default: port 8080 at --bootstrap]",
     ),
 ]
-OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 TimeoutSeconds = Annotated[
     float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up after this time.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 ConfigFile = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A .toml, .yaml or .yml file."),

@@ -1,4 +1,4 @@
-"""Points in time as people write them: a date, milliseconds since 1970, or how long ago."""
+"""Parses points in time: a date, milliseconds since 1970, or a time ago."""
 
 import re
 from datetime import UTC, datetime
@@ -10,13 +10,13 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_timestamp(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970.
+    """Parses a point in time; returns milliseconds since 1970.
 
-    ``1700000000000`` is taken as it is, ``-2h`` is two hours ago, ``2026-01-31T12:00`` is local
-    time, with ``Z`` or an offset it is that zone's.
+    ``1700000000000`` is used as is, ``-2h`` is two hours ago, ``2026-01-31T12:00`` is local
+    time unless it has ``Z`` or an offset.
 
     Raises:
-        UsageFailure: it is none of these.
+        UsageFailure: the text has none of these forms.
     """
     if text.isascii() and text.isdigit():
         return int(text)

@@ -1,7 +1,7 @@
-"""Administration of access rules: who may, or may not, do what to which resources.
+"""Administration of access rules: which operations on which resources are allowed or denied.
 
-Rules are told in words (``topic``, ``read``, ``prefixed``); the tables below give the numbers of
-Kafka's protocol. ``glob`` is Mainstem's own: other brokers refuse it.
+Rules use words (``topic``, ``read``, ``prefixed``); the tables below give the numbers of Kafka's
+protocol. ``glob`` is specific to Mainstem: other brokers refuse it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ PERMISSIONS: Final = {"deny": 2, "allow": 3}
 
 
 class Acl(NamedTuple):
-    """One rule. ``principal`` is ``User:alice``; ``User:*`` is everybody, host ``*`` any."""
+    """One rule. ``principal`` is ``User:alice``; ``User:*`` is any user, host ``*`` any host."""
 
     principal: str
     operation: str
@@ -67,7 +67,7 @@ class Acl(NamedTuple):
 
 
 class AclRuleFilter(NamedTuple):
-    """Which rules are meant; what is None is left open.
+    """Selects rules; a field that is None matches any value.
 
     The pattern ``match`` finds, for a name, every rule that would apply to it.
     """
@@ -89,10 +89,10 @@ class AclAdmin:
         self._timeout_ms = timeout_ms
 
     async def create(self, rules: Sequence[Acl]) -> None:
-        """Adds rules; those that are there already stay as they are.
+        """Adds rules; existing ones stay as they are.
 
         Raises:
-            InvalidRequest: one of them cannot be; the others were added.
+            InvalidRequest: one of them is invalid; the others were added.
         """
         request = CreateAclsRequest([_creation(rule) for rule in rules])
         response: CreateAclsResponse = await self._cluster.call_controller(
@@ -103,7 +103,7 @@ class AclAdmin:
             errors.check(result.error_code, result.error_message, subject=subject)
 
     async def find(self, rule_filter: AclRuleFilter) -> list[Acl]:
-        """The rules that a filter finds, by resource and principal."""
+        """The rules that match a filter, by resource and principal."""
 
         async def attempt() -> list[Acl]:
             response: DescribeAclsResponse = await self._cluster.call_any(
@@ -128,7 +128,7 @@ class AclAdmin:
         return sorted(found, key=_place)
 
     async def delete(self, rule_filters: Sequence[AclRuleFilter]) -> list[Acl]:
-        """Removes the rules that filters find, and returns them."""
+        """Removes the rules that match the filters, and returns them."""
         request = DeleteAclsRequest(
             [DeleteAclsFilter(*_numbers(rule_filter)) for rule_filter in rule_filters]
         )
@@ -158,7 +158,7 @@ def number_of(table: Mapping[str, int], word: str, what: str) -> int:
     """The number that a word stands for; case and the kind of dash do not matter.
 
     Raises:
-        InvalidRequest: there is no such word.
+        InvalidRequest: the word is unknown.
     """
     found = table.get(word.lower().replace("-", "_"))
     if found is None:

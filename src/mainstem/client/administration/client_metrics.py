@@ -1,4 +1,4 @@
-"""Administration of what clients are asked to measure of themselves (KIP-714)."""
+"""Administration of subscriptions to metrics of clients (KIP-714)."""
 
 from mainstem.client import errors
 from mainstem.client.administration.named_configs import CLIENT_METRICS, NamedConfigs
@@ -12,14 +12,15 @@ from mainstem.wire.kafka.messages.list_config_resources import (
 class ClientMetricsAdmin(NamedConfigs):
     """Administers subscriptions; reached through ``Admin.client_metrics``.
 
-    One without settings is none: ``settings`` of it are empty, and ``alter`` can make that of any.
+    A subscription exists while it has settings: ``alter`` creates it, and deletes it by resetting
+    all of them.
     """
 
     def __init__(self, cluster: Cluster, *, timeout_ms: int) -> None:
         super().__init__(cluster, CLIENT_METRICS, timeout_ms=timeout_ms)
 
     async def names(self) -> list[str]:
-        """Every subscription."""
+        """The names of all subscriptions."""
         response: ListConfigResourcesResponse = await self._cluster.call_any(
             ListConfigResourcesRequest([CLIENT_METRICS]), timeout_ms=self._timeout_ms
         )
@@ -27,7 +28,7 @@ class ClientMetricsAdmin(NamedConfigs):
         return sorted(each.resource_name for each in response.config_resources)
 
     async def delete(self, name: str) -> bool:
-        """Takes a subscription away; whether there was one."""
+        """Deletes a subscription; returns whether it existed."""
         held = await self.settings(name)
         if held:
             await self.alter(name, {}, held)

@@ -1,4 +1,4 @@
-"""Administration of the cluster as a whole: features, the quorum, nodes that are gone."""
+"""Administration of the cluster as a whole: features, the quorum, removal of nodes."""
 
 from msgspec import Struct
 
@@ -37,7 +37,7 @@ class Feature(Struct, frozen=True):
 
 
 class Quorum(Struct, frozen=True):
-    """Who keeps the cluster's metadata, and how far that has come."""
+    """The voters of the metadata quorum, and their offsets."""
 
     leader: int
     epoch: int
@@ -54,7 +54,7 @@ class ClusterAdmin:
         self._timeout_ms = timeout_ms
 
     async def features(self) -> list[Feature]:
-        """What the cluster can switch as a whole."""
+        """The features of the cluster."""
         response: ApiVersionsResponse = await self._cluster.call_any(
             ApiVersionsRequest(*_SOFTWARE), timeout_ms=self._timeout_ms
         )
@@ -71,7 +71,7 @@ class ClusterAdmin:
     async def supported(self) -> dict[int, dict[str, str]]:
         """The levels that each node supports: node to feature to "lowest-highest".
 
-        A node that does not answer is left out.
+        A node that does not respond is omitted.
         """
         return {
             node: {
@@ -84,10 +84,10 @@ class ClusterAdmin:
         }
 
     async def set_feature(self, name: str, level: int, *, validate_only: bool = False) -> None:
-        """Gives a feature another level, higher or lower.
+        """Sets the level of a feature.
 
         Raises:
-            InvalidRequest: there is no such feature, or it cannot have that level.
+            InvalidRequest: the feature is unknown, or cannot have that level.
         """
         held = {feature.name: feature.level for feature in await self.features()}
         lowers = level < held.get(name, 0)
@@ -103,7 +103,7 @@ class ClusterAdmin:
             errors.check(result.error_code, result.error_message, subject=result.feature)
 
     async def quorum(self) -> Quorum:
-        """Who keeps the cluster's metadata."""
+        """Describes the metadata quorum."""
         topic = RequestTopicData(_METADATA_TOPIC, [RequestPartitionData(0)])
         response: DescribeQuorumResponse = await self._cluster.call_any(
             DescribeQuorumRequest([topic]), timeout_ms=self._timeout_ms
@@ -120,10 +120,10 @@ class ClusterAdmin:
         )
 
     async def unregister(self, node: int) -> None:
-        """Forgets a node that is gone for good.
+        """Removes a node that is permanently gone.
 
         Raises:
-            InvalidRequest: there is no such node, or it is still needed.
+            InvalidRequest: the node is unknown, or still needed.
         """
         response: UnregisterBrokerResponse = await self._cluster.call_controller(
             UnregisterBrokerRequest(node), timeout_ms=self._timeout_ms

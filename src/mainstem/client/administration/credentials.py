@@ -1,7 +1,7 @@
 """Administration of SCRAM credentials: which users have a password, for which mechanisms.
 
-A new password never leaves this machine: what travels is what the node keeps its keys from. It is
-still worth a login to whoever reads it on the way, so use TLS.
+A new password is not sent: the request holds the salted password, from which the node derives its
+keys. Intercepted, that is enough to log in, so use TLS.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class CredentialAdmin:
         self._timeout_ms = timeout_ms
 
     async def users(self, names: Collection[str] | None = None) -> list[UserCredentials]:
-        """Users with a password, by name; all of them, or those that are named.
+        """Users with a password, by name; all of them, or the given ones.
 
         Raises:
-            InvalidRequest: one that is named does not exist.
+            InvalidRequest: a given user does not exist.
         """
         asked = None if names is None else [UserName(name) for name in dict.fromkeys(names)]
 
@@ -71,7 +71,7 @@ class CredentialAdmin:
         return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms)
 
     async def user(self, name: str) -> UserCredentials | None:
-        """One user; None where nobody of that name has a password."""
+        """One user; None if no user of that name has a password."""
         try:
             [found] = await self.users([name])
         except InvalidRequest as error:
@@ -88,7 +88,7 @@ class CredentialAdmin:
         mechanisms: Sequence[str] = tuple(MECHANISMS),
         iterations: int = scram.ITERATIONS_MIN,
     ) -> None:
-        """Gives a user a password for these mechanisms and takes older keys for others away.
+        """Sets the password of a user for these mechanisms and removes keys of other mechanisms.
 
         Raises:
             InvalidRequest: the password or the number of iterations is not accepted.
@@ -111,10 +111,10 @@ class CredentialAdmin:
         await self._alter(user, upserts, stale)
 
     async def delete(self, user: str) -> None:
-        """Takes all keys of a user away.
+        """Removes all keys of a user.
 
         Raises:
-            InvalidRequest: there is no such user.
+            InvalidRequest: the user does not exist.
         """
         [known] = await self.users([user])
         await self._alter(user, [], list(known.iterations))
@@ -122,7 +122,7 @@ class CredentialAdmin:
     async def _alter(
         self, user: str, upserts: Sequence[ScramCredentialUpsertion], deletions: Sequence[str]
     ) -> None:
-        """All changes of one user in one request; Apache Kafka wants them one by one."""
+        """Sends all changes of one user in one request; Apache Kafka requires one request each."""
         gone = [ScramCredentialDeletion(user, MECHANISMS[name]) for name in deletions]
         try:
             await self._send(gone, upserts)

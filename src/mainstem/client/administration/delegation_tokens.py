@@ -1,7 +1,7 @@
-"""Administration of delegation tokens (KIP-48): short-lived passwords that stand for a user.
+"""Administration of delegation tokens (KIP-48): short-lived credentials of a user.
 
 A token is an id and an HMAC. Clients log in with SCRAM: the id is the user, the HMAC in base64 the
-password. Whoever has the HMAC has the token.
+password. The HMAC is the secret.
 """
 
 import base64
@@ -33,15 +33,15 @@ from mainstem.wire.kafka.messages.renew_delegation_token import (
     RenewDelegationTokenResponse,
 )
 
-# These answers carry a number only.
+# These responses have an error number only.
 _CAUSES: Final = {
-    61: "delegation tokens are switched off",
+    61: "delegation tokens are disabled",
     62: "there is no such token",
     63: "only its owner and its renewers may change a token",
-    64: "a token is made by somebody who has logged in otherwise than by a token",
-    65: "there is no right to see or to make tokens of that user",
+    64: "a client that logged in with a token cannot create tokens",
+    65: "no permission to see or create tokens of that user",
     66: "the token has expired",
-    67: "tokens are for users only",
+    67: "the owner of a token must be a user",
 }
 
 
@@ -71,7 +71,7 @@ class DelegationTokenAdmin:
     async def create(
         self, *, owner: str | None = None, renewers: Sequence[str] = (), lifetime_ms: int = -1
     ) -> DelegationTokenInfo:
-        """A new token, for oneself or for another owner; -1 asks for the longest life there is."""
+        """Creates a token for the caller or another owner; -1 requests the longest lifetime."""
         kind, name = (None, None) if owner is None else _principal(owner)
         request = CreateDelegationTokenRequest(
             owner_principal_type=kind,
@@ -95,7 +95,7 @@ class DelegationTokenAdmin:
         )
 
     async def find(self, owners: Collection[str] | None = None) -> list[DelegationTokenInfo]:
-        """The tokens that one may see: all of them, or those of certain owners."""
+        """The tokens that the caller may see: all of them, or those of some owners."""
         asked = None
         if owners is not None:
             asked = [DescribeDelegationTokenOwner(*_principal(owner)) for owner in owners]
@@ -124,7 +124,7 @@ class DelegationTokenAdmin:
         return sorted(found, key=lambda token: (token.owner, token.issued_ms, token.id))
 
     async def renew(self, hmac: str, period_ms: int = -1) -> int:
-        """Lets a token live on for a while, -1: as long as is usual; until when."""
+        """Renews a token for a time, -1: the default; returns when it expires."""
         response: RenewDelegationTokenResponse = await self._cluster.call_controller(
             RenewDelegationTokenRequest(_hmac(hmac), period_ms), timeout_ms=self._timeout_ms
         )
@@ -132,7 +132,7 @@ class DelegationTokenAdmin:
         return response.expiry_timestamp_ms
 
     async def expire(self, hmac: str, period_ms: int = -1) -> int:
-        """Lets a token end after a while, -1: at once; when."""
+        """Expires a token after a time, -1: at once; returns when it expires."""
         response: ExpireDelegationTokenResponse = await self._cluster.call_controller(
             ExpireDelegationTokenRequest(_hmac(hmac), period_ms), timeout_ms=self._timeout_ms
         )
@@ -161,5 +161,5 @@ def _hmac(text: str) -> bytes:
         return base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, "the HMAC of a token is written in base64"
+            ErrorCode.INVALID_REQUEST, "the HMAC of a token is not base64"
         ) from None

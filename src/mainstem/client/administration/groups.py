@@ -61,11 +61,11 @@ T = TypeVar("T")
 
 
 class PartitionLag(Struct, frozen=True):
-    """How far a group is behind on one partition.
+    """The lag of a group in one partition.
 
-    ``committed`` is -1 where it has committed nothing, ``end`` where the partition is gone. Of a
-    share group it is the first record that is not finished, and ``left`` how many are not: others
-    behind it may be.
+    ``committed`` is -1 without a committed offset, ``end`` is -1 if the partition is gone. For a
+    share group ``committed`` is the first unfinished record, and ``left`` the number of unfinished
+    ones: records after the first may be finished.
     """
 
     partition: TopicPartition
@@ -76,7 +76,7 @@ class PartitionLag(Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Offsets that were written and not yet committed; -1 where that cannot be said."""
+        """Offsets between the committed offset and the end; -1 if unknown."""
         if self.left is not None:
             return self.left
         if self.committed < 0 or self.end < 0:
@@ -112,7 +112,7 @@ class GroupAdmin:
         """State, protocol and members of a group.
 
         Raises:
-            InvalidRequest: there is no such group.
+            InvalidRequest: the group does not exist.
         """
         return await self._cluster.retrying(
             lambda: self._describe(group), timeout_ms=self._timeout_ms, group=group
@@ -121,7 +121,7 @@ class GroupAdmin:
     async def offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed; of a share group, the first that is not finished."""
+        """The committed offsets; for a share group, the first unfinished offsets."""
         if await self._shares.find(group) is None:
             return await fetch_committed(
                 self._cluster, group, partitions, timeout_ms=self._timeout_ms
@@ -131,7 +131,7 @@ class GroupAdmin:
         return {place: CommittedOffset(found[place].start) for place in wanted if place in found}
 
     async def lag(self, group: str) -> list[PartitionLag]:
-        """How far the group is behind, for every partition it has committed or reads now."""
+        """The lag in every partition that the group has committed or reads now."""
         info = await self.describe(group)
         is_share = info.protocol_type == SHARE_PROTOCOL
         shares = await self._shares.positions(group) if is_share else {}
@@ -140,7 +140,7 @@ class GroupAdmin:
             committed = await self.offsets(group)
         readers = {partition: member for member in info.members for partition in member.assignment}
         partitions = sorted(readers.keys() | committed.keys())
-        # A group may hold offsets of topics that are gone; nobody could tell their end.
+        # A group may have offsets of deleted topics, whose end is unknown.
         topics = await self._cluster.all_topics()
         known = [p for p in partitions if p.topic in topics]
         known = [p for p in known if p.partition in topics[p.topic].partitions]
@@ -152,7 +152,7 @@ class GroupAdmin:
                 partition,
                 committed[partition].offset if partition in committed else -1,
                 ends[partition].offset if partition in ends else -1,
-                # Members of a share group read the same partitions: none is the reader.
+                # Members of a share group read the same partitions: no partition has one owner.
                 None if is_share else readers.get(partition),
                 shares[partition].lag if partition in shares else None,
             )
@@ -160,7 +160,7 @@ class GroupAdmin:
         ]
 
     async def reset(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets the committed offsets of a group without members, or where a share group stands.
+        """Sets the committed (for a share group: the start) offsets of a group without members.
 
         Raises:
             MainstemError: the group has members, or the coordinator refuses.
@@ -175,20 +175,20 @@ class GroupAdmin:
             if error.code in (ErrorCode.UNKNOWN_MEMBER, ErrorCode.ILLEGAL_GENERATION):
                 raise InvalidRequest(
                     ErrorCode.GROUP_NOT_EMPTY,
-                    "the group has members, who decide its offsets",
+                    "the group has members, which commit its offsets",
                     subject=group,
                     remedy="stop the members of the group first",
                 ) from error
             raise
 
     async def settings(self, group: str) -> dict[str, str]:
-        """What holds for a group that may be set on it, defaults included."""
+        """The settings of a group, defaults included."""
         return await self._configs.settings(group)
 
     async def alter_settings(
         self, group: str, changed: Mapping[str, str], removed: Iterable[str] = ()
     ) -> None:
-        """Sets some settings of a group, which need not be there yet, and takes others back."""
+        """Sets some settings of a group, which need not exist yet, and resets others."""
         await self._configs.alter(group, changed, removed)
 
     async def delete(self, groups: Iterable[str]) -> None:
@@ -197,7 +197,7 @@ class GroupAdmin:
             await self._repeated(group, partial(self._delete, group))
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forgets what a group has committed for partitions that none of its members reads."""
+        """Deletes committed offsets of partitions that no member of the group reads."""
         topics: dict[str, OffsetDeleteRequestTopic] = {}
         for name, partition in partitions:
             topic = topics.setdefault(name, OffsetDeleteRequestTopic(name))
@@ -245,7 +245,7 @@ class GroupAdmin:
 
     async def _describe_consumers(self, link: Link, group: str) -> GroupInfo:
         """The same for a group whose members are assigned by the coordinator."""
-        unknown = InvalidRequest(ErrorCode.UNKNOWN_GROUP, "there is no such group", subject=group)
+        unknown = InvalidRequest(ErrorCode.UNKNOWN_GROUP, "the group does not exist", subject=group)
         try:
             response: ConsumerGroupDescribeResponse = await link.call(
                 ConsumerGroupDescribeRequest([group])
@@ -271,7 +271,7 @@ class GroupAdmin:
         """The same for a group whose members share partitions."""
         found = await self._shares.find(group)
         if found is None:
-            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "there is no such group", subject=group)
+            raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "the group does not exist", subject=group)
         return GroupInfo(
             id=group,
             state=found.group_state,
@@ -313,7 +313,7 @@ def _consumer(member: ConsumerMember) -> MemberInfo:
 
 
 def read_assignment(protocol_type: str, data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a member; empty where the group's members speak another protocol."""
+    """The partitions of a member; empty if the group uses another protocol."""
     if protocol_type != CONSUMER_PROTOCOL or not data:
         return ()
     try:

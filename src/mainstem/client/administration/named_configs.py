@@ -1,4 +1,4 @@
-"""Settings of what is nothing but a name with settings: groups, subscriptions to metrics."""
+"""Settings of resources that consist of a name and settings: groups, metric subscriptions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -23,7 +23,7 @@ _SET, _DELETE = 0, 1
 
 
 class NamedConfigs:
-    """Settings by name, of one ``kind`` of thing."""
+    """Settings by name, of one ``kind`` of resource."""
 
     def __init__(self, cluster: Cluster, kind: int, *, timeout_ms: int) -> None:
         self._cluster = cluster
@@ -43,10 +43,10 @@ class NamedConfigs:
     async def alter(
         self, name: str, changed: Mapping[str, str], removed: Iterable[str] = ()
     ) -> None:
-        """Sets some settings under a name and takes others back to their defaults.
+        """Sets some settings under a name and resets others to their defaults.
 
         Raises:
-            InvalidRequest: a setting is unknown or has a value that it cannot have.
+            InvalidRequest: a setting is unknown or its value is invalid.
         """
         changes = [AlterableConfig(key, _SET, value) for key, value in changed.items()]
         changes += [AlterableConfig(key, _DELETE, None) for key in removed]

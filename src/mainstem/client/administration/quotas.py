@@ -1,7 +1,7 @@
-"""Administration of quotas: how much users, client ids and addresses may do per second.
+"""Administration of quotas: rate limits of users, client ids and addresses.
 
 An entity is a mapping from its kind (``user``, ``client-id``, ``ip``) to a name; the name None
-stands for everybody of that kind who has no limit of his own.
+is the default of that kind, for all without a limit of their own.
 """
 
 from collections.abc import Mapping
@@ -68,10 +68,10 @@ class QuotaAdmin:
         return sorted(found, key=_place)
 
     async def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Sets limits of an entity; None takes one away.
+        """Sets limits of an entity; None removes one.
 
         Raises:
-            InvalidRequest: the entity or a limit cannot be.
+            InvalidRequest: the entity or a limit is invalid.
         """
         entry = RequestEntryData(
             [RequestEntityData(kind, name) for kind, name in entity.items()],
@@ -85,7 +85,7 @@ class QuotaAdmin:
 
 
 def entity_text(entity: Entity) -> str:
-    """An entity as people write it: ``user=alice client-id=app``; the name of all is left out."""
+    """An entity as text: ``user=alice client-id=app``; a default has no name."""
     return " ".join(kind if name is None else f"{kind}={name}" for kind, name in entity.items())
 
 

@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings over HTTP, for tools."""
+"""Queues, exchanges and bindings over the HTTP API, for tools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 class RestQueues:
-    """What a node tells and does about one namespace; ``rest`` reaches the node."""
+    """Client of the queue API for one namespace; ``rest`` sends the requests."""
 
     def __init__(self, rest: RestAdmin, namespace: str = "/") -> None:
         self._rest = rest
@@ -27,11 +27,11 @@ class RestQueues:
         return self._rest.ask("GET", self._path("queues", name), Row)
 
     def declare(self, name: str, options: Mapping[str, Any]) -> Row:
-        """Let a queue be there: durable, auto_delete, arguments, on_difference."""
+        """Declare a queue: durable, auto_delete, arguments, on_difference."""
         return self._rest.ask("PUT", self._path("queues", name), Row, options)
 
     def delete(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Take a queue away; how many messages were ready."""
+        """Delete a queue; returns how many messages were ready."""
         only = {"if_unused": _word(if_unused), "if_empty": _word(if_empty)}
         gone = self._rest.ask("DELETE", self._path("queues", name, query=only), Row)
         return int(gone["messages"])
@@ -42,18 +42,18 @@ class RestQueues:
         return self._rest.ask("POST", path, Row, {"messages": messages})
 
     def browse(self, name: str, *, start: int = 0, limit: int = 100) -> list[Row]:
-        """Look at messages without taking them."""
+        """Browse messages without removing them."""
         query = {"start": str(start), "limit": str(limit)}
         path = self._path("queues", name, "messages", query=query)
         return self._rest.ask("GET", path, list[Row])
 
     def take(self, name: str, count: int) -> list[Row]:
-        """Take messages; they are settled by being taken."""
+        """Get messages and acknowledge them."""
         path = self._path("queues", name, "take")
         return self._rest.ask("POST", path, list[Row], {"count": count})
 
     def purge(self, name: str) -> int:
-        """Drop what nobody has in hand; how many messages."""
+        """Drop all messages that are not being delivered; returns how many."""
         purged = self._rest.ask("POST", self._path("queues", name, "purge"), Row, {})
         return int(purged["messages"])
 
@@ -65,7 +65,7 @@ class RestQueues:
         where: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> int:
-        """Move messages to another queue, or dead letters back where they died; how many."""
+        """Move messages to another queue, or dead letters to their origin; returns how many."""
         options = {"destination": destination, "where": where or {}, "limit": limit}
         moved = self._rest.ask("POST", self._path("queues", name, "move"), Row, options)
         return int(moved["messages"])
@@ -77,11 +77,11 @@ class RestQueues:
         return self._rest.ask("GET", self._path("exchanges"), list[Row])
 
     def declare_exchange(self, name: str, options: Mapping[str, Any]) -> Row:
-        """Let an exchange be there: type, durable, auto_delete, internal, shared, arguments."""
+        """Declare an exchange: type, durable, auto_delete, internal, shared, arguments."""
         return self._rest.ask("PUT", self._path("exchanges", name), Row, options)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Take an exchange away."""
+        """Delete an exchange."""
         path = self._path("exchanges", name, query={"if_unused": _word(if_unused)})
         self._rest.ask("DELETE", path, Row)
 
@@ -95,11 +95,11 @@ class RestQueues:
         return self._rest.ask("GET", self._path("bindings"), list[Row])
 
     def bind(self, binding: Mapping[str, Any]) -> None:
-        """Let messages go: source, destination, destination_type, key, arguments."""
+        """Create a binding: source, destination, destination_type, key, arguments."""
         self._rest.ask("POST", self._path("bindings"), Row, binding)
 
     def unbind(self, binding: Mapping[str, str]) -> None:
-        """End a binding: source, destination, destination_type, key."""
+        """Delete a binding: source, destination, destination_type, key."""
         self._rest.ask("DELETE", self._path("bindings", query=binding), Row)
 
     def _path(self, *parts: str, query: Mapping[str, str] | None = None) -> str:
@@ -108,5 +108,5 @@ class RestQueues:
         return f"/v1/{place}?{urlencode(asked)}"
 
 
-def _word(value: bool) -> str:  # noqa: FBT001 - what it turns into a word
+def _word(value: bool) -> str:  # noqa: FBT001 - the value to convert
     return "true" if value else "false"

@@ -1,6 +1,6 @@
-"""Administration of share groups (KIP-932): members, where they stand, and moving that.
+"""Administration of share groups (KIP-932): members, start offsets and lag.
 
-``GroupAdmin`` turns here for groups of this kind; its callers need not know which kind a group is.
+``GroupAdmin`` uses it for groups of this kind; its callers need not know the kind of a group.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,41 +23,41 @@ from mainstem.wire.kafka.messages.share_group_describe import (
 SHARE_PROTOCOL: Final = "share"
 
 T = TypeVar("T")
-Ask = Callable[[str, Struct], Awaitable[Any]]  # a group's coordinator
+Ask = Callable[[str, Struct], Awaitable[Any]]  # sends a request to the coordinator of a group
 
 
 class RetryCall(Protocol):
-    """Tries something again while the answer is that another try, or coordinator, may help."""
+    """Repeats an attempt while its error is retriable or the coordinator has moved."""
 
     async def __call__(self, group: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What the attempt returned in the end."""
+        """Returns the result of the last attempt."""
         ...
 
 
 class ShareGroupOffset(Struct, frozen=True):
-    """Where a share group stands in a partition, and how many records are left to it."""
+    """The start offset of a share group in a partition, and its lag."""
 
     start: int
     lag: int = -1
 
 
 class ShareGroupAdmin:
-    """Speaks with the coordinator through ``ask``, again through ``repeat`` if it has moved."""
+    """Sends requests to the coordinator through ``ask``, repeated by ``repeat`` if it has moved."""
 
     def __init__(self, ask: Ask, repeat: RetryCall) -> None:
         self._ask = ask
         self._repeat = repeat
 
     async def find(self, group: str) -> DescribedGroup | None:
-        """The share group of that name; None where there is none, or an older broker."""
+        """The share group of that name; None if there is none or the broker is older."""
         return await self._repeat(group, lambda: self._find(group))
 
     async def positions(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
-        """Where a share group stands, in every partition that it has begun to read."""
+        """The offsets of a share group in every partition that it has started to read."""
         return await self._repeat(group, lambda: self._positions(group))
 
     async def move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let a share group without members stand elsewhere."""
+        """Sets the start offsets of a share group without members."""
         await self._repeat(group, lambda: self._move(group, offsets))
 
     async def _find(self, group: str) -> DescribedGroup | None:
@@ -109,7 +109,7 @@ class ShareGroupAdmin:
 
 
 def share_member(member: Member) -> MemberInfo:
-    """A member as others show theirs; share groups have no static members."""
+    """A member in the form of other groups; share groups have no static members."""
     return MemberInfo(
         id=member.member_id,
         instance_id=None,

@@ -1,7 +1,7 @@
-"""Administration of transactions: which are open, since when, where, and ending one that hangs.
+"""Administration of transactions: which are open, since when, where, and aborting one that hangs.
 
-A transaction hangs where a partition holds records of it and its coordinator does not know: then
-nobody will ever end it, and readers of committed records stop before it.
+A transaction hangs if a partition has records of it and its coordinator does not know it: it would
+never end, and readers of committed records stop before it.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class TransactionInfo(Struct, frozen=True):
 
 
 class ProducerInfo(Struct, frozen=True):
-    """Somebody who wrote to a partition; ``transaction_start`` is -1 without an open one."""
+    """A producer of a partition; ``transaction_start`` is -1 without an open transaction."""
 
     producer_id: int
     epoch: int
@@ -69,7 +69,7 @@ class ProducerInfo(Struct, frozen=True):
 
 
 class TransactionAdmin:
-    """What an administrator can ask and do about transactions."""
+    """Administers transactions; reached through ``Admin.transactions``."""
 
     def __init__(self, cluster: Cluster, *, timeout_ms: int = 60_000) -> None:
         self._cluster = cluster
@@ -104,7 +104,7 @@ class TransactionAdmin:
         """One transactional id.
 
         Raises:
-            InvalidRequest: nobody has it.
+            InvalidRequest: it is unknown.
         """
         key = CoordinatorKey.transaction(transactional_id)
 
@@ -132,7 +132,7 @@ class TransactionAdmin:
         return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms, group=key)
 
     async def producers(self, partition: TopicPartition) -> list[ProducerInfo]:
-        """Who has written to a partition of late, and who has a transaction open there."""
+        """The recent producers of a partition, and their open transactions."""
 
         async def attempt() -> list[ProducerInfo]:
             link, _ = await self._cluster.leader(*partition)
@@ -146,10 +146,10 @@ class TransactionAdmin:
         return await self._cluster.retrying(attempt, timeout_ms=self._timeout_ms)
 
     async def abort_hanging(self, partition: TopicPartition, start_offset: int) -> ProducerInfo:
-        """Aborts the transaction that begins at an offset of a partition; whose it was.
+        """Aborts the transaction that starts at an offset of a partition; returns its producer.
 
         Raises:
-            InvalidRequest: no transaction begins there, or its coordinator will end it.
+            InvalidRequest: no transaction starts there, or its coordinator will end it.
         """
         found = [
             each
@@ -159,7 +159,7 @@ class TransactionAdmin:
         if not found:
             raise InvalidRequest(
                 ErrorCode.INVALID_TXN_STATE,
-                f"no open transaction begins at offset {start_offset}",
+                f"no open transaction starts at offset {start_offset}",
                 subject=str(partition),
             )
         [hanging] = found

@@ -1,4 +1,4 @@
-"""A bag of background tasks that end together with their owner."""
+"""A set of background tasks that end together with their owner."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class TaskSet:
-    """Keeps tasks alive while they run, and ends them all."""
+    """Holds references to running tasks, and cancels them all."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -20,7 +20,7 @@ class TaskSet:
         return task
 
     def check(self) -> None:
-        """Raises what ended a task unexpectedly, once: a bug must not stay in the background."""
+        """Raises the unexpected error of a task, once, so that a bug does not stay unnoticed."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -1,8 +1,8 @@
 """An event loop in a thread of its own, where the blocking clients of a program do their work.
 
 One thread serves all of them, so a consumer's offsets can become part of a producer's transaction;
-it starts with the first client and ends with the last. Keep-alive, heartbeats and reconnects go on
-while the program works. May be used from any thread.
+it starts with the first client and ends with the last. Keep-alive, heartbeats and reconnects
+continue while the program works. May be used from any thread.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class LoopThread:
 
     @classmethod
     def lent(cls) -> "LoopThread":
-        """The thread of this program; give it back with ``give_back``."""
+        """The shared thread of the process; release it with ``give_back``."""
         with LoopThread._lock:
             if LoopThread._shared is None:
                 LoopThread._shared = LoopThread()
@@ -39,7 +39,7 @@ class LoopThread:
             return LoopThread._shared
 
     def give_back(self) -> None:
-        """One user less; the last one ends the loop and its thread."""
+        """Releases the thread; the last user ends the loop and its thread."""
         with LoopThread._lock:
             self._users -= 1
             if self._users > 0:
@@ -51,7 +51,7 @@ class LoopThread:
             self._thread.join(JOIN_TIMEOUT_S)
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Carries work out in the loop and waits for it."""
+        """Runs a coroutine in the loop and waits for its result."""
         if threading.current_thread() is self._thread:
             work.close()
             raise InvalidRequest(
@@ -67,7 +67,7 @@ class LoopThread:
             raise
 
     def run(self, call: Callable[[], Result]) -> Result:
-        """Does something that does not wait, in the loop's turn; what it returned."""
+        """Runs a non-blocking call in the loop and returns its result."""
 
         async def in_turn() -> Result:
             return call()
@@ -75,7 +75,7 @@ class LoopThread:
         return self.call(in_turn())
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Has something done in the loop, in its turn; nobody waits for it."""
+        """Schedules a call in the loop without waiting for it."""
         self._loop.call_soon_threadsafe(call)
 
     def _run(self) -> None:
@@ -88,7 +88,7 @@ class LoopThread:
 
     @classmethod
     def forget(cls) -> None:
-        """A forked child has no thread of its parent's: it starts one of its own."""
+        """Resets the state in a forked child, which does not have its parent's thread."""
         LoopThread._shared = None
         LoopThread._lock = threading.Lock()
 

@@ -3,8 +3,8 @@
     class BlockingAdmin(SyncWrapper[Admin]):
         create_topic = waits(Admin.create_topic)
 
-A wrapper opens its asyncio client in the loop of ``LoopThread``, calls it there; types follow from
-the counterpart's.
+A wrapper opens its asyncio client in the loop of ``LoopThread`` and calls it there; types follow
+from those of the asyncio client.
 """
 
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class SyncMethods(Generic[Part]):
-    """Has calls of something carried out in the loop."""
+    """Runs the calls of an object in the loop."""
 
     def __init__(self, thread: LoopThread, inner: Part) -> None:
         self._thread = thread
@@ -31,7 +31,7 @@ class SyncMethods(Generic[Part]):
 
     @property
     def parts(self) -> tuple[LoopThread, Part]:
-        """Where calls are carried out, and on what."""
+        """The thread that runs the calls, and the object they are made on."""
         return self._thread, self._inner
 
 
@@ -39,7 +39,7 @@ class SyncWrapper(Generic[Inner]):
     """A context manager over an async context manager.
 
     Args:
-        make: what makes the counterpart; called in the loop.
+        make: makes the asyncio client; called in the loop.
     """
 
     def __init__(self, make: Callable[[], Inner]) -> None:
@@ -73,12 +73,12 @@ class SyncWrapper(Generic[Inner]):
             thread.give_back()
 
     def close(self) -> None:
-        """Ends the client as leaving its block does."""
+        """Closes the client, like leaving its block."""
         self.__exit__(None, None, None)
 
     @property
     def parts(self) -> tuple[LoopThread, Inner]:
-        """Where calls are carried out, and on what.
+        """The thread that runs the calls, and the object they are made on.
 
         Raises:
             InvalidRequest: the client is not open.
@@ -93,7 +93,7 @@ class SyncWrapper(Generic[Inner]):
 def waits(
     method: Callable[Concatenate[Part, Asked], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Any, Asked], Result]:
-    """The blocking form of a coroutine method: it waits for the outcome."""
+    """The blocking form of a coroutine method: it waits for the result."""
 
     def wait(self: Any, /, *args: Asked.args, **words: Asked.kwargs) -> Result:
         thread, inner = _parts_of(self)
@@ -106,7 +106,7 @@ def waits(
 def at_once(
     method: Callable[Concatenate[Part, Asked], Result],
 ) -> Callable[Concatenate[Any, Asked], Result]:
-    """The blocking form of a method that does not wait: it is done in the loop's turn."""
+    """The blocking form of a method that does not wait: it runs in the loop."""
 
     def do(self: Any, /, *args: Asked.args, **words: Asked.kwargs) -> Result:
         thread, inner = _parts_of(self)

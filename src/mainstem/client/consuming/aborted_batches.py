@@ -1,7 +1,7 @@
-"""Which batches of a fetch answer a reader of committed records sees.
+"""Which batches of a fetch response a ``read_committed`` reader sees.
 
-Pure. Promises: control batches are never shown; batches of aborted transactions are not, as long as
-answers are taken in the order of their offsets.
+Pure. Guarantees: control batches are never shown; batches of aborted transactions neither, if
+responses are processed in offset order.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ _CONTROL_KEY = Struct(">hh")  # version, type
 
 
 class AbortedBatchFilter:
-    """Follows the transactions of one fetch answer.
+    """Tracks the transactions of one fetch response.
 
     Args:
         aborted: (first offset, producer id) of the transactions that were aborted in it.
@@ -30,7 +30,7 @@ class AbortedBatchFilter:
         self._aborting: set[int] = set()
 
     def shows(self, header: BatchHeader, data: memoryview) -> bool:
-        """Whether a batch holds records to be shown; batches are asked about in their order.
+        """Whether a batch has records to be shown; to be called in the order of batches.
 
         Raises:
             Corrupt: a control batch is damaged.

@@ -14,7 +14,7 @@ from mainstem.model.records.plain_fields import NO_NAMES, plain_fields
 HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
-# How Spark knows a variant in Arrow's clothes.
+# The field metadata by which Spark recognises a variant in Arrow.
 VARIANT: Final = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),

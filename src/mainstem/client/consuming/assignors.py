@@ -1,7 +1,7 @@
-"""How the members of a group share partitions: range and round robin, as Kafka's consumers do.
+"""Assignors that divide partitions among members: range and round robin, as in Kafka's consumers.
 
-Pure. Promises: every partition of a subscribed topic goes to exactly one member that subscribed to
-it; the result depends on nothing but the arguments.
+Pure. Guarantees: every partition of a subscribed topic goes to exactly one member that subscribed
+to it; the result depends only on the arguments.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Assignor = Callable[[list[SubscribedMember], Mapping[str, int]], Assignment]
 def assign_range(
     members: list[SubscribedMember], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """Each topic is cut into neighbouring pieces, the first ones larger by one if need be."""
+    """Divides each topic into contiguous parts, the first ones larger by one if needed."""
     assignment: Assignment = {member.id: [] for member in members}
     ordered = sorted(members, key=_order)
     for topic in sorted(partition_counts):
@@ -45,14 +45,14 @@ def assign_range(
 def assign_round_robin(
     members: list[SubscribedMember], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """All partitions in order are dealt to the members in turn, skipping who does not read them."""
+    """Assigns all partitions in order to the members in turn, skipping non-subscribers."""
     assignment: Assignment = {member.id: [] for member in members}
     turns = cycle(sorted(members, key=_order))
     for topic in sorted(partition_counts):
         if not any(topic in member.topics for member in members):
             continue
         for index in range(partition_counts[topic]):
-            # Within one round there is a member that reads the topic.
+            # Within one round there is a member that subscribed to the topic.
             member = next(m for m in islice(turns, len(members)) if topic in m.topics)
             assignment[member.id].append(TopicPartition(topic, index))
     return assignment

@@ -1,7 +1,7 @@
 """Committed offsets of a group: reading and writing them at its coordinator.
 
-Topics travel by name here (OffsetFetch and OffsetCommit up to version 9): groups may hold offsets
-of topics that no longer exist, which have no id to ask by.
+Topics are sent by name (OffsetFetch and OffsetCommit up to version 9): groups may have offsets
+of topics that no longer exist and have no id.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ _Answer = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
 class CommittingMember(NamedTuple):
-    """Who commits; the defaults are somebody outside the group."""
+    """The member that commits; the defaults are a client outside the group."""
 
     member_id: str = ""
     generation: int = -1
@@ -46,7 +46,7 @@ OUTSIDER: Final = CommittingMember()
 
 
 class OffsetSink(Protocol):
-    """Where offsets may go instead of straight to the group: a transaction."""
+    """A transaction that offsets can be committed through."""
 
     async def send_offsets(
         self,
@@ -66,12 +66,12 @@ async def fetch_committed(
     stable: bool = False,
     timeout_ms: int = 60_000,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What a group has committed, for some or all partitions; absent where there is nothing.
+    """The committed offsets of a group, for some or all partitions; absent where there is none.
 
     ``stable`` waits for transactions that may still move the offsets.
 
     Raises:
-        MainstemError: the coordinator refuses or does not answer in time.
+        MainstemError: the coordinator refuses or does not respond in time.
     """
     return await cluster.retrying(
         lambda: _fetch(cluster, group, partitions, stable=stable),
@@ -92,7 +92,7 @@ async def commit_offsets(
 
     Raises:
         Fenced: the member is no longer part of the group's current generation.
-        MainstemError: the coordinator refuses or does not answer in time.
+        MainstemError: the coordinator refuses or does not respond in time.
     """
     if offsets:
         await cluster.retrying(
@@ -107,7 +107,7 @@ async def _fetch(
     connection = await link.connection()
     version = connection.version_of("OffsetFetch", NAMES_UNTIL_VERSION)
     request = _fetch_request(group, partitions, version)
-    # Older brokers cannot be asked for that; they answer with what is committed.
+    # Older brokers do not support this; they return what is committed.
     request.require_stable = stable and version >= STABLE_SINCE_VERSION
     response: OffsetFetchResponse = await connection.call(request, version=version)
     topics: list[tuple[str, Sequence[_Answer]]]

@@ -1,7 +1,7 @@
-"""How far a reader has come: what it was given, what it has consumed, what may be committed.
+"""Progress of a consumer: returned records, consumed records and the offsets to commit.
 
-Pure. A record counts as consumed when the reader asks for more; the offset to commit is the one
-behind the last consumed record.
+Pure. A record counts as consumed when the caller requests more; the offset to commit is the one
+after the last consumed record.
 """
 
 from collections import deque
@@ -11,20 +11,20 @@ from mainstem.client.values import CommittedOffset, ConsumerRecord, TopicPartiti
 
 
 class ConsumedOffsets:
-    """The bookkeeping of one consumer."""
+    """Tracks the returned and consumed offsets of one consumer."""
 
     def __init__(self) -> None:
-        self.waiting: deque[ConsumerRecord] = deque()  # fetched for an iterator, not yet given out
+        self.waiting: deque[ConsumerRecord] = deque()  # fetched for an iterator, not yet returned
         self._given: dict[TopicPartition, int] = {}
         self._consumed: dict[TopicPartition, CommittedOffset] = {}
 
     def give(self, records: Iterable[ConsumerRecord]) -> None:
-        """The reader gets these records."""
+        """Notes that these records are returned."""
         for record in records:
             self._given[TopicPartition(record.topic, record.partition)] = record.offset + 1
 
     def give_next(self) -> ConsumerRecord | None:
-        """The reader gets the next record that waits for an iterator, if one does."""
+        """Returns the next record that waits for an iterator, if any."""
         if not self.waiting:
             return None
         self.consume()
@@ -33,7 +33,7 @@ class ConsumedOffsets:
         return record
 
     def consume(self) -> None:
-        """The reader asks for more: what it was given is done."""
+        """Marks all returned records as consumed, because the caller requests more."""
         for partition, offset in self._given.items():
             self._consumed[partition] = CommittedOffset(offset)
         self._given.clear()
@@ -46,7 +46,7 @@ class ConsumedOffsets:
         return None
 
     def jump(self, partition: TopicPartition, offset: int) -> None:
-        """The reader goes elsewhere in one partition."""
+        """Notes a seek in one partition."""
         kept = [r for r in self.waiting if (r.topic, r.partition) != partition]
         self.waiting.clear()
         self.waiting.extend(kept)
@@ -54,16 +54,16 @@ class ConsumedOffsets:
         self._consumed[partition] = CommittedOffset(offset)
 
     def forget(self) -> None:
-        """The partitions are no longer this reader's."""
+        """Drops everything, because the partitions are no longer assigned."""
         self.waiting.clear()
         self._given.clear()
         self._consumed.clear()
 
     def take_consumed(self) -> dict[TopicPartition, CommittedOffset]:
-        """Takes out what is to be committed."""
+        """Removes and returns the offsets to commit."""
         taken, self._consumed = self._consumed, {}
         return taken
 
     def put_back(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """A commit did not work out; newer progress stays."""
+        """Restores the offsets of a failed commit; newer ones stay."""
         self._consumed = {**offsets, **self._consumed}

@@ -1,8 +1,8 @@
-"""What one partition has delivered and the reader has not yet taken.
+"""Fetched records of one partition that the consumer has not yet returned.
 
-Pure. Promises: records come in offset order, none twice, none below the position; control records
+Pure. Guarantees: records are in offset order, none twice, none below the position; control records
 are never shown; under read_committed neither are records of aborted transactions; after a seek,
-answers to older questions are dropped.
+responses to older fetches are dropped.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ _CONTROL_KEY = Struct(">hh")  # version, type
 
 
 class FetchBuffer:
-    """One partition as a reader sees it."""
+    """The fetch state of one partition."""
 
     __slots__ = (
         "_aborted",
@@ -44,12 +44,12 @@ class FetchBuffer:
     def __init__(self, partition: TopicPartition, *, reset_to: int | None = None) -> None:
         self.partition = partition
         self.position: int | None = None  # not known yet
-        self.reset_to = reset_to  # where to go when nothing is committed; None: nowhere
+        self.reset_to = reset_to  # where to start without a committed offset; None: raise an error
         self.leader_epoch = -1
         self.high_watermark = -1
         self.is_paused = False
         self.is_in_flight = False
-        self.is_out_of_range = False  # the position was refused: the committed one does not help
+        self.is_out_of_range = False  # the position was out of range: do not use the committed one
         self.not_before = 0.0
         self.serial = 0
         self._batches: deque[tuple[BatchHeader, memoryview]] = deque()
@@ -60,11 +60,11 @@ class FetchBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that was fetched is taken."""
+        """Whether everything that was fetched is returned."""
         return self._current is None and not self._batches
 
     def may_fetch(self, now: float) -> bool:
-        """Whether a fetch should ask for this partition."""
+        """Whether a fetch should include this partition."""
         return (
             self.position is not None
             and self.is_empty
@@ -74,7 +74,7 @@ class FetchBuffer:
         )
 
     def move(self, position: int | None) -> None:
-        """Goes elsewhere; what was fetched, and what is being fetched, is dropped."""
+        """Changes the position; drops what was fetched and what is being fetched."""
         self.position = position
         self.is_out_of_range = False
         self.serial += 1
@@ -84,13 +84,13 @@ class FetchBuffer:
         self._aborting.clear()
 
     def accept(self, data: Buffer, aborted: list[tuple[int, int]] | None = None) -> None:
-        """Takes a fetch answer in. ``aborted``: (first offset, producer id), or None to show all.
+        """Adds a fetch response. ``aborted``: (first offset, producer id), or None to show all.
 
         Raises:
-            InvalidRequest: the answer is too small to hold even one batch.
+            InvalidRequest: the response is too small for even one batch.
             Corrupt: it does not consist of batches.
         """
-        assert self.is_empty, "a partition is fetched again when it is taken"
+        assert self.is_empty, "a partition is fetched again once its buffer is empty"
         self._batches.extend(batches_of(data))
         if len(data) and not self._batches:
             raise InvalidRequest(
@@ -103,7 +103,7 @@ class FetchBuffer:
         self._aborting.clear()
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to so many records; the position moves behind them.
+        """Returns up to so many records and advances the position.
 
         Raises:
             Corrupt: a batch or record is damaged; the position stays before it.
@@ -123,13 +123,13 @@ class FetchBuffer:
                 if len(taken) >= count:
                     break
             else:
-                # Offsets at the end of a batch may be gone by compaction.
+                # Compaction may have removed offsets at the end of a batch.
                 self.position = max(self.position, self._current_until)
                 self._current = None
         return taken
 
     def _next_batch(self) -> bool:
-        """Opens the next batch that is to be shown; passes over the others."""
+        """Opens the next batch that is to be shown; skips the others."""
         while self._batches:
             header, data = self._batches.popleft()
             assert self.position is not None, "data is accepted for a known position"
@@ -146,14 +146,14 @@ class FetchBuffer:
         return False
 
     def _checked(self, data: memoryview) -> Iterator[Record]:
-        """The records of a batch; damage names the partition and the place."""
+        """The records of a batch; an error names the partition and the offset."""
         try:
             yield from records_of(data)
         except Corrupt as error:
             raise Corrupt(
                 f"{error.cause}, in the batch at offset {self.position}",
                 subject=str(self.partition),
-                remedy="seek behind it to go on",
+                remedy="seek past it to continue",
             ) from error
 
     def _is_aborted(self, header: BatchHeader) -> bool:
@@ -162,7 +162,7 @@ class FetchBuffer:
         return header.is_transactional and header.producer_id in self._aborting
 
     def _end_transaction(self, header: BatchHeader, data: memoryview) -> None:
-        """A marker: after an abort, the producer's next transaction is a new one."""
+        """Processes a marker: after an abort, the producer's next transaction is a new one."""
         for record in self._checked(data):
             try:
                 _, kind = _CONTROL_KEY.unpack_from(record.key or b"")

@@ -1,8 +1,8 @@
-"""Keeps the feeds of a reader filled: one fetch per node at a time, parked at the node.
+"""Fetches for a consumer: one long-polling fetch per node at a time.
 
-Promises: a partition is fetched again only when what it gave is taken, so memory stays within one
-answer per node; errors that a retry may heal are retried after a look at the cluster; others are
-raised by the next ``take``.
+Guarantees: a partition is fetched again only when its buffer is empty, so memory stays within one
+response per node; retriable errors are retried after a metadata refresh; others are raised by the
+next ``take``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Fetcher:
     """The driver that fetches for a consumer.
 
     Args:
-        wakeup: is set whenever ``take`` may have more to give.
+        wakeup: is set whenever ``take`` may have more records.
     """
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, wakeup: asyncio.Event) -> None:
@@ -50,7 +50,7 @@ class Fetcher:
         self._failure: MainstemError | None = None
 
     def follow(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these partitions and no others; those that stay keep their place."""
+        """Reads these partitions and no others; those that stay keep their position."""
         wanted = list(partitions)
         self.feeds = {
             p: self.feeds.get(p) or FetchBuffer(p, reset_to=self._reset_to) for p in wanted
@@ -61,7 +61,7 @@ class Fetcher:
         """Up to so many records, from the partitions in turn.
 
         Raises:
-            MainstemError: a partition cannot be read on.
+            MainstemError: a partition cannot be read.
         """
         self._tasks.check()
         failure, self._failure = self._failure, None
@@ -72,7 +72,7 @@ class Fetcher:
             if feed.is_paused or feed.is_empty:
                 continue
             taken += feed.take(count - len(taken))
-            # To the end of the row, so that partitions take turns.
+            # Moved to the end, so that partitions take turns.
             self.feeds[partition] = self.feeds.pop(partition)
             if len(taken) >= count:
                 break
@@ -80,7 +80,7 @@ class Fetcher:
         return taken
 
     def kick(self) -> None:
-        """Starts fetches wherever something may be fetched and none is under way."""
+        """Starts a fetch on every node that has partitions to fetch and no fetch under way."""
         now = asyncio.get_running_loop().time()
         groups: dict[int, list[FetchBuffer]] = {}
         for partition, feed in self.feeds.items():
@@ -99,7 +99,7 @@ class Fetcher:
             self._tasks.spawn(self._fetch(node, feeds))
 
     async def close(self) -> None:
-        """Ends all fetching."""
+        """Cancels all fetches."""
         await self._tasks.close()
 
     async def _fetch(self, node: int, feeds: list[FetchBuffer]) -> None:
@@ -115,7 +115,7 @@ class Fetcher:
                 feed.is_in_flight = False
         for feed in feeds:
             answer = answers.get(feed.partition)
-            # A seek or another assignment since then makes the answer meaningless.
+            # A seek or another assignment since then makes the response obsolete.
             if answer is None or feed.serial != serials[feed.partition]:
                 continue
             if self.feeds.get(feed.partition) is feed:

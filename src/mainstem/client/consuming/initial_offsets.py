@@ -1,4 +1,4 @@
-"""Finds where to begin: at the committed offset, or where the reset policy says."""
+"""Finds the offsets to start at: the committed ones, or those of the reset policy."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 async def locate(
     cluster: Cluster, feeds: Iterable[FetchBuffer], group: str | None, settings: ConsumerSettings
 ) -> None:
-    """Gives every partition without a position one.
+    """Sets the position of every partition without one.
 
     Raises:
-        InvalidRequest: there is nothing to go by, and the policy is to say so.
-        MainstemError: the cluster does not answer in time.
+        InvalidRequest: no offset is committed, and the reset policy is ``none``.
+        MainstemError: the cluster does not respond in time.
     """
     unpositioned = [feed for feed in feeds if feed.position is None]
     if not unpositioned:
@@ -32,7 +32,7 @@ async def locate(
             timeout_ms=settings.api_timeout_ms,
         )
         for feed in unpositioned:
-            # The reader may have sought meanwhile; then that counts.
+            # The caller may have sought meanwhile, which takes precedence.
             if feed.position is None and not feed.is_out_of_range and feed.partition in committed:
                 feed.move(committed[feed.partition].offset)
     rest = {feed.partition: feed.reset_to for feed in unpositioned if feed.position is None}

@@ -1,10 +1,10 @@
 """A member of a classic consumer group: join, sync, heartbeat, leave.
 
-    join -> sync -> (heartbeat ...) -> told to rejoin -> join -> ...
+    join -> sync -> (heartbeat ...) -> rebalance -> join -> ...
 
-Promises: the group is joined in the background, once at a time, so an impatient reader does not
-disturb it; heartbeats go on while the reader works, and stop when it has not asked for records for
-``poll_interval_ms_max``; whatever ends the membership asks for a new one through ``needs_join``.
+Guarantees: the group is joined in the background, once at a time, so short polls do not disturb
+it; heartbeats continue while the caller works, and stop when it has not polled for
+``poll_interval_ms_max``; whatever ends the membership sets ``needs_join``.
 """
 
 import asyncio
@@ -47,15 +47,15 @@ MISSING_TOPICS_CHECK_S: Final = 1.0
 SUBSCRIPTION_VERSION: Final = 1
 SUBSCRIPTION_VERSION_MAX: Final = 3
 
-# The coordinator does not know us any more: begin again without an id.
+# The coordinator no longer knows the member: join again without an id.
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER, ErrorCode.ILLEGAL_GENERATION})
 
 
 class GroupMembership:
-    """One member's place in a group.
+    """The membership of a consumer in a group.
 
     Args:
-        wakeup: is set when the reader should look at the group again.
+        wakeup: is set when the consumer should check the group again.
     """
 
     def __init__(
@@ -78,26 +78,26 @@ class GroupMembership:
         self._joining: asyncio.Task[list[TopicPartition]] | None = None
         self._heart: asyncio.Task[None] | None = None
         self._topics: frozenset[str] = frozenset()
-        self._counts: dict[str, int] | None = None  # what the leader saw when it assigned
+        self._counts: dict[str, int] | None = None  # partition counts at the leader's assignment
         self._member_id = ""
         self._generation = -1
         self._asked_at = asyncio.get_running_loop().time()
 
     @property
     def stamp(self) -> CommittingMember:
-        """Who commits offsets for this member."""
+        """The identity with which this member commits offsets."""
         return CommittingMember(self._member_id, self._generation, self._settings.instance_id)
 
     @property
     def is_joining(self) -> bool:
-        """Whether the group is being joined, be it done or not, and nobody took the result yet."""
+        """Whether a join is running or done and its result was not taken yet."""
         return self._joining is not None
 
     def asked(self) -> None:
-        """The reader asks for records: it is alive.
+        """Notes a poll of the caller.
 
         Raises:
-            MainstemError: the group has thrown this member out for good.
+            MainstemError: the group has removed this member permanently.
         """
         self._tasks.check()
         if self.failure is not None:
@@ -105,7 +105,7 @@ class GroupMembership:
         self._asked_at = asyncio.get_running_loop().time()
 
     async def join(self, topics: Collection[str]) -> list[TopicPartition]:
-        """Joins, or goes on joining; returns the partitions to read. May be abandoned any time.
+        """Joins, or continues joining; returns the partitions to read. May be cancelled any time.
 
         Raises:
             MainstemError: the group refuses this member.
@@ -119,7 +119,7 @@ class GroupMembership:
         try:
             partitions = await asyncio.shield(joining)
         except asyncio.CancelledError:
-            raise  # the reader has no more time; the task goes on
+            raise  # the poll timed out; the task continues
         except BaseException:
             self._joining = None
             self.needs_join = True
@@ -145,7 +145,7 @@ class GroupMembership:
                 if error.code in _FORGOTTEN:
                     self._forget()
                 elif error.code is ErrorCode.MEMBER_ID_REQUIRED:
-                    continue  # the answer brought the id to come back with
+                    continue  # the response has the member id to join with
                 elif errors.may_retry(error):
                     self._cluster.forget_coordinator(self.group)
                     await asyncio.sleep(RETRY_PAUSE_S)
@@ -192,7 +192,7 @@ class GroupMembership:
         return list(read_assignment(CONSUMER_PROTOCOL, synced.assignment))
 
     async def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """The leader's part: shares the partitions among all members."""
+        """The leader's part: assigns the partitions to all members."""
         if joined.leader != joined.member_id or joined.skip_assignment:
             self._counts = None
             return []
@@ -209,7 +209,7 @@ class GroupMembership:
             topics = frozenset(subscription.topics)
             members.append(SubscribedMember(member.member_id, member.group_instance_id, topics))
         wanted = frozenset().union(*(member.topics for member in members))
-        await self._cluster.refresh()  # topics may have grown since anybody last looked
+        await self._cluster.refresh()  # partitions may have been added since the last refresh
         self._counts = await self._count_partitions(wanted)
         assign = ASSIGNORS[joined.protocol_name or ""]
         return [
@@ -235,7 +235,7 @@ class GroupMembership:
         while not self.failure:
             await asyncio.sleep(self._settings.heartbeat_interval_ms / 1000)
             if (loop.time() - self._asked_at) * 1000 > self._settings.poll_interval_ms_max:
-                await self._leave("the reader has stopped asking for records")
+                await self._leave("the consumer has stopped polling")
                 self._ask_to_join()
                 return
             if not await self._beat_once():
@@ -262,7 +262,7 @@ class GroupMembership:
             errors.check(response.error_code, subject=self.group)
         except MainstemError as error:
             if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
-                self._ask_to_join()  # and beat on, until the reader has time for it
+                self._ask_to_join()  # heartbeats continue until the next poll joins again
             elif error.code in _FORGOTTEN:
                 self._forget()
                 self._ask_to_join()
@@ -276,7 +276,7 @@ class GroupMembership:
         return True
 
     async def _check_topics(self) -> None:
-        """The leader looks whether topics have grown since it shared them out."""
+        """Checks, on the leader, whether partitions were added since the assignment."""
         assert self._counts is not None, "only the leader has counts"
         try:
             await self._cluster.refresh()
@@ -319,7 +319,7 @@ class GroupMembership:
                 timeout_ms=LEAVE_TIMEOUT_MS,
             )
         except MainstemError:
-            return  # the coordinator finds out by the session time-out
+            return  # the session time-out removes the member
 
 
 def _encode(partitions: list[TopicPartition]) -> bytes:

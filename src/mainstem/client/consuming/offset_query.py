@@ -1,4 +1,4 @@
-"""Questions about offsets: the earliest, the latest, the one at a point in time."""
+"""Offset queries: the earliest, the latest, the one at a point in time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 
-CONSUMER: Final = -1  # who asks: not a replica
+CONSUMER: Final = -1  # replica id of a client
 
 
 async def list_offsets(
@@ -34,7 +34,7 @@ async def list_offsets(
     A timestamp gives the first record at or after it, and -1 where there is none.
 
     Raises:
-        MainstemError: a partition does not answer in time.
+        MainstemError: a partition has no response in time.
     """
     found: dict[TopicPartition, OffsetAndTime] = {}
 

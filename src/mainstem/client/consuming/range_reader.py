@@ -1,9 +1,9 @@
-"""Reads one partition between two offsets, batch by batch, for those who decode whole columns.
+"""Reads one partition between two offsets, batch by batch, to decode whole columns.
 
-Promises: batches come in order, checked against their checksums and uncompressed; control batches
-and, unless set otherwise, batches of aborted transactions are left out; the next answer is on its
-way while one is worked on, and at most two are in memory; a range that is gone, in part or whole,
-is an error that says so.
+Guarantees: batches are in order, checked against their checksums and uncompressed; control batches
+and, unless set otherwise, batches of aborted transactions are omitted; the next response is fetched
+while one is processed, and at most two are in memory; if part of the range is gone,
+``RecordsTrimmed`` is raised.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class RangeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordsTrimmed(InvalidRequest):
-    """The records that were asked for are gone; ``earliest`` is where the partition begins now."""
+    """The requested records are gone; ``earliest`` is the present start of the partition."""
 
     def __init__(self, partition: TopicPartition, offset: int, earliest: int, latest: int) -> None:
         super().__init__(
@@ -54,21 +54,21 @@ class RecordsTrimmed(InvalidRequest):
             f"offset {offset} is gone: the partition has {earliest} to {latest}",
             subject=str(partition),
             remedy="retention or a deletion was faster than the reader, or the topic was "
-            "re-created; begin anew, or allow loss of data",
+            "re-created; start again, or allow loss of data",
         )
         self.earliest = earliest
         self.latest = latest
 
 
 class _Answer(NamedTuple):
-    """What one fetch brought."""
+    """The result of one fetch."""
 
     data: PartitionData
-    until: int  # where the next fetch begins
+    until: int  # where the next fetch starts
 
 
 class RangeReader:
-    """One reading of one partition; iterate over it once."""
+    """Reads one range of one partition; iterate over it once."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RangeReader:
         self._settings = settings or RangeSettings()
 
     async def batches(self) -> AsyncIterator[list[PlainBatch]]:
-        """The batches of one answer after the other; the last may reach beyond the range.
+        """The batches, one list per response; the last may reach beyond the range.
 
         Raises:
             RecordsTrimmed: a part of the range is gone.
@@ -100,7 +100,7 @@ class RangeReader:
                 began, self._position = self._position, answer.until
                 if self._position < self._until:
                     coming = asyncio.create_task(self._fetch(self._position))
-                    # One turn of the loop sends the request before we are busy with the answer.
+                    # One turn of the loop sends the next request before this response is processed.
                     await asyncio.sleep(0)
                 yield self._visible(answer.data, began)
         finally:
@@ -137,7 +137,7 @@ class RangeReader:
             ) from error
 
     async def _fetch(self, position: int) -> _Answer:
-        """Asks until there is an answer with batches, or nothing is left below the end."""
+        """Fetches until a response has batches, or nothing is left below the end."""
         for _ in range(EMPTY_ANSWERS_MAX):
             data = await self._cluster.retrying(
                 lambda: self._ask(position), timeout_ms=self._settings.timeout_ms
@@ -149,7 +149,7 @@ class RangeReader:
                 return _Answer(data, end)
             if data.records:
                 raise Corrupt(
-                    "an answer without a whole batch", subject=f"{self._partition}@{position}"
+                    "a response without a complete batch", subject=f"{self._partition}@{position}"
                 )
             self._check_end(data, position)
         # Compaction may leave nothing between here and the end of the range.
@@ -194,7 +194,7 @@ class RangeReader:
         return answer
 
     async def _trimmed(self, position: int) -> RecordsTrimmed:
-        """The refusal, with what the partition has; the broker's answer does not say it."""
+        """The error, with the offsets of the partition, which the broker's response lacks."""
         place = self._partition
         earliest = await list_offsets(self._cluster, {place: EARLIEST})
         latest = await list_offsets(self._cluster, {place: LATEST})
@@ -216,6 +216,6 @@ class RangeReader:
                 raise Corrupt(
                     f"{error.cause}, in the batch at offset {header.base_offset}",
                     subject=str(self._partition),
-                    remedy="read the ranges before and behind it",
+                    remedy="read the ranges before and after it",
                 ) from error
         return shown

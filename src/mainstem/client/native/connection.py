@@ -1,8 +1,8 @@
-"""One native connection to a node: login, questions and answers, news, keep-alive.
+"""One native connection to a node: login, requests and responses, notifications, keep-alive.
 
-Promises: answers are matched to questions by their numbers; when the connection ends, every open
-question fails with ``Unavailable`` and ``ended`` is told once; a node that says nothing for two
-heartbeats is taken for gone.
+Guarantees: responses are matched to requests by correlation number; when the connection ends, every
+open request fails with ``Unavailable`` and ``ended`` is called once; a node that sends nothing for
+two heartbeats counts as lost.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ Ended = Callable[[MainstemError], None]
 
 
 class NativeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to talk to a node over the native protocol.
+    """The settings of a native connection.
 
-    ``compression`` lists what frames may be packed with, best liked first: ``brotli``, ``gzip``.
+    ``compression`` lists the compressions of frames in order of preference: ``brotli``, ``gzip``.
     """
 
     client_id: str = "mainstem"
@@ -86,11 +86,11 @@ class NativeConnection(asyncio.BufferedProtocol):
         wakeup: NotificationHandler,
         ended: Ended,
     ) -> Self:
-        """Dials and logs in.
+        """Connects and logs in.
 
         Raises:
-            Unavailable: nobody answers, or not in time.
-            InvalidRequest: the node does not let us in.
+            Unavailable: there is no response, or not in time.
+            InvalidRequest: the node refuses the login.
         """
         address = f"{host}:{port}"
         connection = cls(address, settings, wakeup, ended)
@@ -107,7 +107,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         except BaseException as error:
             await connection.leave()
             if isinstance(error, TimeoutError):
-                late = f"no answer in {settings.connect_timeout_ms} ms"
+                late = f"no response in {settings.connect_timeout_ms} ms"
                 raise errors.unreachable(address, late) from None
             if isinstance(error, ssl.SSLError):
                 raise errors.untrusted(address, error) from error
@@ -118,14 +118,14 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether words can still be sent."""
+        """Whether requests can still be sent."""
         return self._failure is None and self._transport is not None
 
     async def ask(self, word: Word, *, timeout_ms: int | None = None) -> Any:
-        """Sends a word and returns its answer.
+        """Sends a request and returns its response.
 
         Raises:
-            MainstemError: the node's refusal, or the end of the connection or of the time.
+            MainstemError: the node refuses, the connection ends or the time is up.
         """
         await self._writable.wait()
         number, answer = self._send(word)
@@ -135,22 +135,22 @@ class NativeConnection(asyncio.BufferedProtocol):
                 return await answer
         except TimeoutError:
             raise Unavailable(
-                ErrorCode.TIMED_OUT, f"no answer in {limit_ms} ms", subject=self.address
+                ErrorCode.TIMED_OUT, f"no response in {limit_ms} ms", subject=self.address
             ) from None
         finally:
             self._open.pop(number, None)
 
     def send(self, word: Word) -> None:
-        """Sends a word that is not answered; nothing is sent once the connection has ended."""
+        """Sends a request without a response; nothing is sent once the connection has ended."""
         if self._transport is not None and self._failure is None:
             self._transport.write(frame(0, encode(word), self._compression))
 
     def close(self) -> None:
-        """Ends the connection; open questions fail."""
+        """Closes the connection; open requests fail."""
         self._end(Unavailable(ErrorCode.SHUTTING_DOWN, "the connection was closed"))
 
     async def leave(self) -> None:
-        """Ends the connection and waits until it is gone; TLS takes its time to say goodbye."""
+        """Closes the connection and waits until it is closed; TLS needs time for its shutdown."""
         self.close()
         if self._transport is None:
             return
@@ -194,7 +194,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             response = None if exchange is None else exchange.answer(answer.data)
             answer = await self.ask(Respond(data=response or b""))
         if not isinstance(answer, Connected):
-            raise Corrupt("the node's answer to a login is none", subject=self.address)
+            raise Corrupt("the node's response to the login is invalid", subject=self.address)
         if exchange is not None:
             exchange.answer(answer.data)
         self.terms = answer
@@ -205,7 +205,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         if self._failure is not None:
             return
         if not self._has_received:
-            self._end(errors.unreachable(self.address, "nothing was heard for two heartbeats"))
+            self._end(errors.unreachable(self.address, "nothing was received for two heartbeats"))
             return
         self._has_received = False
         self._send(Ping())[1].add_done_callback(_seen)
@@ -224,47 +224,47 @@ class NativeConnection(asyncio.BufferedProtocol):
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(copy_of(error))
-                answer.exception()  # nobody may be left to ask
+                answer.exception()  # mark as retrieved; its caller may be gone
         if self.terms.version:
             self._on_ended(error)
 
-    # What the loop calls
+    # Callbacks of the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The dial succeeded."""
+        """Stores the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         return self._frames.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hands out what has arrived."""
+        """Dispatches received frames."""
         self._has_received = True
         try:
             for data in self._frames.received(nbytes):
                 self._arrived(memoryview(data))
         except (Malformed, BadFrame, NotAWord) as error:
-            self._end(Corrupt(f"the node sent what is no answer: {error}", subject=self.address))
+            self._end(Corrupt(f"the node sent an invalid response: {error}", subject=self.address))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fails what is open."""
+        """Fails open requests."""
         self._gone.set()
         why = str(exc) if exc is not None else "the node closed the connection"
         self._end(errors.unreachable(self.address, why))
 
     def pause_writing(self) -> None:
-        """Makes further questions wait until the node has taken what was sent."""
+        """Makes further requests wait until the transport has sent its buffer."""
         if self._failure is None:
             self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Lets waiting questions go on."""
+        """Resumes waiting requests."""
         self._writable.set()
 
     def _arrived(self, data: memoryview) -> None:
         if len(data) < _HEAD.size:
-            raise Malformed("a frame without a head")
+            raise Malformed("a frame without a header")
         flags, number = _HEAD.unpack_from(data)
         body = plain_body(flags, data[_HEAD.size :], self._compression, ANSWER_BYTES_MAX)
         word = read_answer(body)

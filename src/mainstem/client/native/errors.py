@@ -15,7 +15,7 @@ def mainstem_error(error: Error) -> MainstemError:
     """The error that a node sent."""
     try:
         code = ErrorCode[error.code]
-    except KeyError:  # a newer node knows more words than we do
+    except KeyError:  # a newer node may have error codes that are unknown here
         code = ErrorCode.TIMED_OUT if error.retriable else ErrorCode.INTERNAL
     if code is ErrorCode.CORRUPT:
         return Corrupt(error.cause, subject=error.object, remedy=error.remedy)
@@ -24,7 +24,7 @@ def mainstem_error(error: Error) -> MainstemError:
 
 
 def copy_of(error: MainstemError) -> MainstemError:
-    """Each that waits raises its own instance, so that tracebacks do not pile up on one."""
+    """A copy for each waiting call, so that tracebacks do not accumulate in one instance."""
     if isinstance(error, Corrupt):
         return Corrupt(error.cause, subject=error.subject, remedy=error.remedy)
     return type(error)(error.code, error.cause, subject=error.subject, remedy=error.remedy)

@@ -1,9 +1,9 @@
-"""A lasting native link: one connection at a time, made anew whenever it ends.
+"""A reconnecting native link: one connection at a time, replaced whenever it ends.
 
-Promises: ``start`` fails at once where no address answers; after that a lost connection is dialled
-again after 1 s, then twice as long each time up to 5 min (with some chance, so that many clients do
-not come back together), each time at the next address; before anybody else is given the new
-connection, ``restore`` has said on it what the old one knew.
+Guarantees: ``start`` fails at once if no address responds; after that a lost connection is replaced
+after 1 s, then twice as long each time up to 5 min (with jitter, so that many clients do not
+reconnect together), each time at the next address; before a caller gets the new connection,
+``restore`` has restored the state of the old one on it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _DOUBLINGS_MAX: Final = 20
 
 
 def pause_ms(failures: int, settings: NativeSettings, chance: float) -> float:
-    """The pause before the n-th dial in a row; ``chance`` in [0, 1) spreads it by a fifth."""
+    """The pause before the n-th attempt in a row; ``chance`` in [0, 1) spreads it by a fifth."""
     doubled = settings.reconnect_ms_min * 2.0 ** min(max(0, failures - 1), _DOUBLINGS_MAX)
     return min(float(settings.reconnect_ms_max), doubled) * (0.8 + 0.4 * chance)
 
@@ -51,14 +51,14 @@ class NativeLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a word would go out at once."""
+        """Whether a request would be sent at once."""
         return self._connection is not None and self._connection.is_open
 
     async def start(self) -> None:
-        """Dials each address once.
+        """Tries each address once.
 
         Raises:
-            MainstemError: what the last one said.
+            MainstemError: the error of the last address.
         """
         self._live = asyncio.get_running_loop().create_future()
         for attempt in range(len(self._addresses)):
@@ -72,7 +72,7 @@ class NativeLink:
                 return
 
     async def connection(self, timeout_ms: int) -> NativeConnection:
-        """The live connection; waits for the next one if there is none.
+        """The open connection; waits for the next one if there is none.
 
         Raises:
             Unavailable: there is none in time.
@@ -90,13 +90,13 @@ class NativeLink:
             ) from None
 
     async def ask(self, word: Word, *, timeout_ms: int | None = None) -> Any:
-        """Asks, over the next connection if the present one ends meanwhile.
+        """Sends a request, again over the next connection if this one ends meanwhile.
 
-        What was asked twice may have been done twice: a message that was not confirmed can be
-        stored two times, never none.
+        A request that is sent twice may be carried out twice: a message that was not confirmed
+        can be stored twice, but is not lost.
 
         Raises:
-            MainstemError: the node's refusal, or no answer in time.
+            MainstemError: the node refuses, or does not respond in time.
         """
         loop = asyncio.get_running_loop()
         limit_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -111,7 +111,7 @@ class NativeLink:
                     raise
 
     async def close(self) -> None:
-        """Ends the connection and any dial."""
+        """Closes the connection and cancels any attempt to connect."""
         self._is_closed = True
         if self._redial is not None:
             self._redial.cancel()
@@ -156,7 +156,7 @@ class NativeLink:
         failures = 0
         while not self._is_closed:
             failures += 1
-            # Spreading retries needs no secrecy.
+            # Jitter of retries needs no secure randomness.
             await asyncio.sleep(pause_ms(failures, self.settings, random.random()) / 1000)  # noqa: S311
             try:
                 await self._dial()
@@ -172,7 +172,7 @@ class NativeLink:
 
 
 def native_address(text: str) -> tuple[str, int]:
-    """``host``, ``host:port`` or ``[v6]:port`` to host and port; 2925 where none is said."""
+    """``host``, ``host:port`` or ``[v6]:port`` to host and port; 2925 by default."""
     text = text.strip()
     is_bare_v6 = text.count(":") > 1 and not text.startswith("[")
     if ":" not in text or is_bare_v6 or text.endswith("]"):

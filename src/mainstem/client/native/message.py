@@ -1,9 +1,9 @@
-"""Messages of queues: those that are published, and those in somebody's hands.
+"""Messages of queues: those to publish, and deliveries.
 
-    with message:            acknowledged at the end; an error in the block sends it back
+    with message:            acknowledged at the end; an error in the block returns it
         work(message.value)
 
-Acknowledgements need no answer, so nothing here waits; those of one turn leave together.
+Acknowledgements have no response, so nothing here waits; those of one loop turn are sent together.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RejectReason = Literal["rejected", "bad-payload", "handler-error"]
 
 
 class Properties(TypedDict, total=False):
-    """What can be said about a message besides its value."""
+    """The properties of a message besides its value."""
 
     headers: Headers
     content_type: str
@@ -38,7 +38,7 @@ class Properties(TypedDict, total=False):
 def outgoing(
     value: bytes | str | None, properties: Properties, key: bytes | str | None = None
 ) -> WireMessage:
-    """A message as it is published."""
+    """A message to publish."""
     given = dict(properties)
     headers = given.pop("headers", ())
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -57,7 +57,7 @@ def _bytes(value: bytes | str | None) -> bytes | None:
 
 
 class Settler:
-    """Tells the node what became of the deliveries of one subscription on one connection."""
+    """Settles the deliveries of one subscription on one connection."""
 
     __slots__ = ("_acks", "_connection", "_loop", "_subscription")
 
@@ -68,13 +68,13 @@ class Settler:
         self._acks: list[int] = []
 
     def ack(self, number: int) -> None:
-        """Done with a delivery; told with the others of this turn."""
+        """Acknowledge a delivery; sent with the others of this loop turn."""
         if not self._acks:
             self._loop.call_soon(self.flush)
         self._acks.append(number)
 
     def nack(self, number: int, *, failed: bool, delay_ms: int | None) -> None:
-        """A delivery goes back."""
+        """Return a delivery to the queue."""
         self.flush()
         word = Nack(
             subscription=self._subscription, numbers=[number], failed=failed, delay_ms=delay_ms
@@ -82,7 +82,7 @@ class Settler:
         self._connection.send(word)
 
     def reject(self, number: int, reason: RejectReason) -> None:
-        """A delivery is not to be tried again."""
+        """Reject a delivery; it is not redelivered."""
         self.flush()
         word = Reject(subscription=self._subscription, numbers=[number], reason=reason)
         self._connection.send(word)
@@ -95,9 +95,9 @@ class Settler:
 
 
 class QueueMessage:
-    """One delivery. What is settled twice is settled once; after a lost connection it comes again.
+    """One delivery. Settling it again has no effect; after a lost connection it is redelivered.
 
-    ``attempt`` counts how often it was handed out, ``failures`` how often that ended badly.
+    ``attempt`` counts its deliveries, ``failures`` those that failed.
     """
 
     __slots__ = ("_delivery", "_settler", "_wire", "is_settled")
@@ -120,7 +120,7 @@ class QueueMessage:
         if error is None:
             self.ack()
         else:
-            # Whoever was interrupted has not failed.
+            # An interrupt or cancellation is not a failed attempt.
             self.nack(failed=isinstance(error, Exception))
 
     async def __aenter__(self) -> Self:
@@ -137,7 +137,7 @@ class QueueMessage:
     def __repr__(self) -> str:
         return f"QueueMessage({self.value!r}, key={self.key!r}, attempt={self.attempt})"
 
-    # What it says
+    # Contents
 
     @property
     def value(self) -> bytes:
@@ -161,25 +161,25 @@ class QueueMessage:
 
     @property
     def properties(self) -> WireMessage:
-        """Everything that was said about the message, field by field."""
+        """All properties of the message, field by field."""
         return self._wire
 
     @property
     def exchange(self) -> str:
-        """Where it was published; empty for a queue by its name."""
+        """The exchange it was published to; empty if published to a queue by name."""
         return self._delivery.exchange
 
     @property
     def attempt(self) -> int:
-        """How often it has been handed out, this time included."""
+        """How often it has been delivered, this time included."""
         return self._delivery.attempt
 
     @property
     def failures(self) -> int:
-        """How often it has been sent back as failed."""
+        """How often it has been returned as failed."""
         return self._delivery.failures
 
-    # What becomes of it
+    # Settling
 
     def ack(self) -> None:
         """Acknowledge the message."""
@@ -188,13 +188,13 @@ class QueueMessage:
             self._settler.ack(self._delivery.number)
 
     def nack(self, *, failed: bool = True, delay_ms: int | None = None) -> None:
-        """Back to the queue, after a failed try or untried; the queue decides about the wait."""
+        """Return the message, after a failed attempt or unprocessed; the queue sets the delay."""
         if not self.is_settled and self._settler is not None:
             self.is_settled = True
             self._settler.nack(self._delivery.number, failed=failed, delay_ms=delay_ms)
 
     def reject(self, reason: RejectReason = "rejected") -> None:
-        """Never again: to the dead letters, where the queue has a place for them."""
+        """Reject the message: dead-letter it if the queue has a dead letter exchange."""
         if not self.is_settled and self._settler is not None:
             self.is_settled = True
             self._settler.reject(self._delivery.number, reason)

@@ -1,4 +1,4 @@
-"""Queues and exchanges as things in the hand: publish, consume, bind, look."""
+"""Queue and exchange objects: publish, consume, bind, browse."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
@@ -25,31 +25,31 @@ WINDOW: Final = 100
 
 
 class PublishResult(Struct, frozen=True):
-    """What became of a batch: how many are stored, and which reached no queue, by their places."""
+    """The result of a batch: how many are stored, and the indexes of those routed to no queue."""
 
     stored: int
     unrouted: tuple[int, ...] = ()
 
 
 class QueueClient(Protocol):
-    """What queues and exchanges need of the client they belong to."""
+    """The operations of the client that queues and exchanges use."""
 
     async def ask(self, word: Word) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         ...
 
     async def ask_to_publish(
         self, exchange: str, key: str | None, messages: Sequence[WireMessage]
     ) -> Published:
-        """Publish in order, in as many frames as it takes."""
+        """Publish in order, in as many frames as needed."""
         ...
 
     def consumption(self, word: requests.Subscribe) -> QueueConsumer:
-        """A new consumption; the number in the word is filled in."""
+        """A new consumer; its subscription number is filled in."""
         ...
 
     def got(self, answer: Got, *, no_ack: bool) -> QueueMessage | None:
-        """The message of an answer to a get."""
+        """The message of a response to a get."""
         ...
 
 
@@ -63,7 +63,7 @@ class Exchange:
     async def publish(
         self, value: bytes | str | None, *, key: str = "", **properties: Unpack[Properties]
     ) -> bool:
-        """Publishes a message and waits until it is stored; whether any queue got it.
+        """Publishes a message and waits until it is stored; returns whether a queue received it.
 
         Raises:
             MainstemError: it is not stored.
@@ -88,7 +88,7 @@ class Exchange:
         *,
         headers: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        """Lets messages go to a queue or to another exchange from now on."""
+        """Binds a queue or another exchange to this exchange."""
         await self._client.ask(
             requests.Bind(
                 exchange=self.name,
@@ -106,7 +106,7 @@ class Exchange:
         *,
         headers: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        """Ends a binding; nothing that was routed is lost."""
+        """Deletes a binding; messages already routed stay in their queues."""
         await self._client.ask(
             requests.Unbind(
                 exchange=self.name,
@@ -118,7 +118,7 @@ class Exchange:
         )
 
     async def delete(self, *, if_unused: bool = False) -> None:
-        """Takes the exchange away, with its bindings."""
+        """Deletes the exchange and its bindings."""
         await self._client.ask(requests.DeleteExchange(name=self.name, if_unused=if_unused))
 
 
@@ -133,13 +133,13 @@ class Queue:
         """Publishes a message to this queue and waits until it is stored.
 
         Raises:
-            InvalidRequest: there is no such queue.
-            MainstemError: it is not stored: the queue is full, or the node cannot.
+            InvalidRequest: the queue does not exist.
+            MainstemError: it is not stored: the queue is full, or the node failed.
         """
         await self.publish_many([outgoing(value, properties)])
 
     async def publish_many(self, messages: Iterable[bytes | str | WireMessage]) -> int:
-        """Publishes messages in order and waits until all are stored; how many.
+        """Publishes messages in order and waits until all are stored; returns how many.
 
         Raises:
             MainstemError: the first refusal; those before it may be stored.
@@ -148,7 +148,7 @@ class Queue:
         if result.unrouted:
             raise InvalidRequest(
                 ErrorCode.UNKNOWN_QUEUE,
-                "there is no such queue",
+                "the queue does not exist",
                 subject=self.name,
                 remedy="declare it first",
             )
@@ -163,14 +163,14 @@ class Queue:
         priority: int = 0,
         subscriber: str | None = None,
     ) -> QueueConsumer:
-        """Messages as they come, for ``async for``.
+        """Messages as they arrive, for ``async for``.
 
         Args:
             window: how many may be unsettled at a time.
-            no_ack: messages are settled by being sent; they are lost with the connection.
-            exclusive: nobody else may consume.
-            priority: more urgent consumers come first.
-            subscriber: the lasting name of a subscriber, for queues that fan out.
+            no_ack: messages are settled when sent; those in transit are lost with the connection.
+            exclusive: no other consumer is allowed.
+            priority: consumers of higher priority get messages first.
+            subscriber: the durable name of a subscriber, for fan-out queues.
         """
         return self._client.consumption(
             requests.Subscribe(
@@ -191,18 +191,18 @@ class Queue:
         return self._client.got(answer, no_ack=no_ack)
 
     async def info(self) -> QueueInfo:
-        """How the queue is: messages, consumers, settings."""
+        """Describes the queue: messages, consumers, settings."""
         answer: QueueList = await self._client.ask(requests.DescribeQueue(name=self.name))
         return answer.queues[0]
 
     async def browse(self, *, start: int = 0, limit: int = 100) -> list[BrowsedMessage]:
-        """Messages where they stand, from a sequence on; nothing is taken."""
+        """Browses messages from a sequence number on; none is removed."""
         word = requests.BrowseQueue(name=self.name, start=start, limit=limit)
         answer: BrowsedList = await self._client.ask(word)
         return answer.messages
 
     async def move(self, to: "Queue | None" = None, *, limit: int | None = None) -> int:
-        """Moves ready messages to another queue; dead letters without one go where they died."""
+        """Moves ready messages to another queue, by default dead letters to their origin."""
         word = requests.MoveMessages(
             name=self.name, to=None if to is None else to.name, limit=limit
         )
@@ -210,12 +210,12 @@ class Queue:
         return answer.messages
 
     async def purge(self) -> int:
-        """Drops what is in nobody's hands; how many messages."""
+        """Drops all messages that are not being delivered; returns how many."""
         answer: Counted = await self._client.ask(requests.PurgeQueue(name=self.name))
         return answer.messages
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Takes the queue away; how many messages were ready."""
+        """Deletes the queue; returns how many messages were ready."""
         word = requests.DeleteQueue(name=self.name, if_unused=if_unused, if_empty=if_empty)
         answer: Counted = await self._client.ask(word)
         return answer.messages

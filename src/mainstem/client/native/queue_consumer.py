@@ -4,10 +4,10 @@
         async with message:
             ...
 
-Promises: never more than ``window`` messages are unsettled, and those not yet given out are part of
-them; after a lost connection the subscription is there again with the next one, and what was not
-settled comes again; a queue that is deleted ends the iteration with an error; leaving the loop ends
-the subscription, and what was not given out returns to the queue.
+Guarantees: at most ``window`` messages are unsettled, including those not yet returned by the
+iterator; after a lost connection the subscription is restored on the next one, and unsettled
+messages are redelivered; deletion of the queue ends the iteration with an error; leaving the loop
+ends the subscription, and messages not yet returned go back to the queue.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ RETRY_S: Final = 1.0
 
 
 class ConsumerOwner(Protocol):
-    """The client that a consumption belongs to."""
+    """The client that a consumer belongs to."""
 
     async def begin(self, consumption: "QueueConsumer") -> None:
         """Subscribe now and after every reconnect."""
         ...
 
     async def end(self, consumption: "QueueConsumer") -> None:
-        """Subscribe no more."""
+        """Unsubscribe."""
         ...
 
     def retry(self, consumption: "QueueConsumer", delay_s: float) -> None:
@@ -84,7 +84,7 @@ class QueueConsumer:
         """Subscribe; otherwise the iteration does.
 
         Raises:
-            MainstemError: there is no such queue, or no right to read it.
+            MainstemError: the queue does not exist, or the user may not read it.
         """
         if not self._is_open:
             self._is_open = True
@@ -94,13 +94,13 @@ class QueueConsumer:
         """The next message.
 
         Raises:
-            TimeoutError: none came in time.
+            TimeoutError: none arrived in time.
             MainstemError: the subscription ended.
         """
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             await self._some()
         if not self._waiting:
-            raise InvalidRequest(ErrorCode.UNKNOWN_CONSUMER, "the consumption was closed")
+            raise InvalidRequest(ErrorCode.UNKNOWN_CONSUMER, "the consumer was closed")
         return self._take()
 
     async def close(self) -> None:
@@ -108,17 +108,17 @@ class QueueConsumer:
         if not self._is_open:
             return
         self._is_open = False
-        # Acknowledgements that wait for the end of the turn must not come too late.
+        # Acknowledgements that wait for the end of the loop turn must be sent first.
         if self._settler is not None:
             self._settler.flush()
         self._waiting.clear()
         self._wakeup.set()
         await self._home.end(self)
 
-    # What the client calls
+    # Called by the client
 
     async def subscribe(self, connection: NativeConnection) -> None:
-        """Subscribe on a new connection; deliveries of the old one come again."""
+        """Subscribe on a new connection; unsettled deliveries of the old one are redelivered."""
         if self._settler is not None and not self.word.no_ack:
             self._waiting.clear()
         self._taken = 0
@@ -127,17 +127,17 @@ class QueueConsumer:
         await connection.ask(self.word)
 
     async def unsubscribe(self, connection: NativeConnection) -> None:
-        """Subscribe no more."""
+        """Unsubscribe."""
         await connection.ask(Unsubscribe(subscription=self.word.subscription))
 
     def arrived(self, word: Deliver) -> None:
-        """Take messages that have arrived."""
+        """Add messages that have arrived."""
         settler = None if self.word.no_ack else self._settler
         self._waiting.extend(QueueMessage(delivery, settler) for delivery in word.deliveries)
         self._wakeup.set()
 
     def ended(self, word: Ended) -> None:
-        """The node ended the subscription."""
+        """Handle the end of the subscription by the node."""
         error = (
             InvalidRequest(
                 ErrorCode.UNKNOWN_QUEUE, "the queue was deleted", subject=self.word.queue
@@ -151,12 +151,12 @@ class QueueConsumer:
             self.fail(error)
 
     def fail(self, error: MainstemError) -> None:
-        """No more messages will come."""
+        """End the iteration with an error."""
         self._failure = self._failure or error
         self._wakeup.set()
 
     async def _some(self) -> None:
-        """Wait until there is a message, or there will be none any more."""
+        """Wait until there is a message, or the consumer has ended."""
         while not self._waiting and self._is_open:
             if self._failure is not None:
                 raise copy_of(self._failure)

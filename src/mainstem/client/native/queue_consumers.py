@@ -1,4 +1,4 @@
-"""Every consumption of one client: numbered, subscribed anew on each connection."""
+"""All consumers of one client: numbered, and subscribed again on each connection."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ class QueueConsumers:
         self._last_number = 0
 
     def new(self, word: Subscribe) -> QueueConsumer:
-        """A new consumption, with a number of its own."""
+        """A new consumer, with a number of its own."""
         self._last_number += 1
         word.subscription = self._last_number
         word.name = self._link.settings.client_id
@@ -35,7 +35,7 @@ class QueueConsumers:
         try:
             await consumption.subscribe(connection)
         except MainstemError as error:
-            # With a connection that ended under our feet the next one subscribes.
+            # If the connection ended meanwhile, the next one subscribes.
             if connection.is_open or not error.retriable:
                 self._open.pop(number, None)
                 raise
@@ -44,7 +44,7 @@ class QueueConsumers:
             raise
 
     async def end(self, consumption: QueueConsumer) -> None:
-        """Subscribe no more."""
+        """Unsubscribe."""
         known = self._open.pop(consumption.word.subscription, None)
         if known is None or not self._link.is_connected:
             return
@@ -52,7 +52,7 @@ class QueueConsumers:
         try:
             await consumption.unsubscribe(connection)
         except MainstemError:
-            return  # the connection ended, or the queue did: so did the subscription
+            return  # the connection or the queue is gone, and the subscription with it
 
     def retry(self, consumption: QueueConsumer, delay_s: float) -> None:
         """Subscribe again after a while."""
@@ -62,7 +62,7 @@ class QueueConsumers:
         """Subscribe to everything on a new connection.
 
         Raises:
-            MainstemError: it cannot be done now; a consumption that cannot go on is told itself.
+            MainstemError: a retriable failure; any other error fails its consumer only.
         """
         for consumption in list(self._open.values()):
             try:
@@ -73,7 +73,7 @@ class QueueConsumers:
                 consumption.fail(error)
 
     def on_notification(self, word: Deliver | Ended) -> None:
-        """Messages, or the end of a subscription."""
+        """Dispatch messages, or the end of a subscription, to its consumer."""
         consumption = self._open.get(word.subscription)
         if consumption is None:
             return
@@ -83,7 +83,7 @@ class QueueConsumers:
             consumption.ended(word)
 
     async def close(self) -> None:
-        """End all of them."""
+        """Close all consumers."""
         for consumption in list(self._open.values()):
             await consumption.close()
 

@@ -1,7 +1,7 @@
-"""Topics over the native protocol: made, deleted, appended to, read by offset.
+"""Topics over the native protocol: create, delete, append, read by offset.
 
-For groups, transactions and pipelining use ``producer`` and ``consumer``, which speak Kafka's
-protocol; this is for programs that use queues and want a look at the log as well.
+For groups, transactions and pipelining use ``producer`` and ``consumer``, which use the Kafka
+protocol; this is for programs that use queues and also read the log.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ WAIT_MS: Final = 5_000
 
 
 class TopicLog:
-    """What a client for queues does with topics."""
+    """The topic operations of a native client."""
 
     def __init__(self, ask: Callable[[Word], Awaitable[Any]]) -> None:
         self._ask = ask
@@ -43,7 +43,7 @@ class TopicLog:
         await self._ask(requests.DeleteTopic(name=name))
 
     async def list_topics(self) -> list[WireTopic]:
-        """Every topic that we may see."""
+        """Every topic that the user may see."""
         answer: TopicList = await self._ask(requests.ListTopics())
         return answer.topics
 
@@ -55,14 +55,14 @@ class TopicLog:
         key: bytes | str | None = None,
         **properties: Unpack[Properties],
     ) -> Place:
-        """Stores one message; where."""
+        """Stores one message; returns its partition and offset."""
         [place] = await self.append_many(topic, [outgoing(value, properties, key)])
         return place
 
     async def append_many(
         self, topic: str, messages: Iterable[WireMessage], *, partition: int | None = None
     ) -> list[Place]:
-        """Stores messages in their order; where each is."""
+        """Stores messages in order; returns the partition and offset of each."""
         word = requests.Append(topic=topic, messages=list(messages), partition=partition)
         answer: Appended = await self._ask(word)
         return answer.places
@@ -76,7 +76,7 @@ class TopicLog:
         limit: int = 500,
         wait_ms: int = 0,
     ) -> Records:
-        """Records from an offset on, and the offset to go on from."""
+        """Records from an offset on, and the offset to continue from."""
         word = requests.Read(
             topic=topic, partition=partition, offset=offset, limit=limit, wait_ms=wait_ms
         )
@@ -86,7 +86,7 @@ class TopicLog:
     async def follow(
         self, topic: str, *, partition: int = 0, offset: int = EARLIEST
     ) -> AsyncIterator[WireRecord]:
-        """Records as they come, for ``async for``."""
+        """Records as they arrive, for ``async for``."""
         while True:
             found = await self.read(topic, partition=partition, offset=offset, wait_ms=WAIT_MS)
             offset = found.next_offset

@@ -1,4 +1,4 @@
-"""Queues of values instead of bytes: any type that msgspec knows, as JSON or MessagePack.
+"""Queues of values instead of bytes: any type that msgspec supports, as JSON or MessagePack.
 
     orders = TypedQueue(queue, Order)
     await orders.publish(Order(7))
@@ -6,8 +6,8 @@
         with message:
             ship(message.body)
 
-A message that is no such value is rejected as ``bad-payload``: it becomes a dead letter where the
-queue has a place for them, and never reaches the loop.
+A message that cannot be decoded is rejected as ``bad-payload``: it becomes a dead letter if the
+queue has a dead letter exchange, and never reaches the loop.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -67,13 +67,13 @@ class TypedQueue(Generic[Body]):
         await self.queue.publish(self._encoder.encode(body), **properties)
 
     async def publish_many(self, bodies: Iterable[Body]) -> int:
-        """Publishes values in order and waits until all are stored; how many."""
+        """Publishes values in order and waits until all are stored; returns how many."""
         properties = Properties(content_type=self._content_type)
         encode = self._encoder.encode
         return await self.queue.publish_many(outgoing(encode(body), properties) for body in bodies)
 
     async def consume(self, *, window: int = WINDOW) -> AsyncIterator[TypedMessage[Body]]:
-        """Values as they come, for ``async for``."""
+        """Values as they arrive, for ``async for``."""
         async with self.queue.consume(window=window) as messages:
             async for message in messages:
                 try:

@@ -1,9 +1,9 @@
-"""A lasting link to one node: dials when needed, and again after a pause that grows.
+"""A reconnecting link to one node: connects when needed, and again with exponential backoff.
 
-Promises: at most one dial at a time, shared by all who wait; they get the connection in the order
-in which they asked, so that what they send at once keeps that order; after a failure the next dial
-waits 100 ms, then twice as long each time up to 30 s (with some chance, so that many clients do not
-come back together); a success resets the pause.
+Guarantees: at most one attempt to connect at a time, shared by all callers; they get the connection
+in the order in which they called, so that what they send at once keeps that order; after a failure
+the next attempt waits 100 ms, then twice as long each time up to 30 s (with jitter, so that many
+clients do not reconnect together); a success resets the pause.
 """
 
 import asyncio
@@ -48,22 +48,22 @@ class Link:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a call would go out at once."""
+        """Whether a call would be sent at once."""
         return self._connection is not None and self._connection.is_open
 
     @property
     def is_resting(self) -> bool:
-        """Whether the last dial failed and the next one has to wait."""
+        """Whether the last attempt to connect failed and the next one has to wait."""
         return asyncio.get_running_loop().time() < self._not_before
 
     async def connection(self) -> Connection:
-        """The live connection; dials if there is none.
+        """The open connection; connects if there is none.
 
         Raises:
-            Unavailable: the dial failed; asking again waits and dials again.
+            Unavailable: connecting failed; the next call waits and tries again.
         """
         assert not self._closed, "the link was closed"
-        # Taken before the line is joined: one failure is for all who waited for that dial.
+        # Taken before the lock: one failure is raised to all callers that waited for that attempt.
         dial = None if self.is_connected else self._dialling()
         async with self._line:
             if dial is None and self._connection is not None and self._connection.is_open:
@@ -73,17 +73,17 @@ class Link:
     async def call(
         self, request: msgspec.Struct, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Calls the node, over a new connection if need be."""
+        """Calls the node, over a new connection if needed."""
         connection = await self.connection()
         return await connection.call(request, version=version, timeout_ms=timeout_ms)
 
     def abandon(self) -> None:
-        """Ends the connection at once, because the node moved; nobody asks this link again."""
+        """Closes the connection at once, because the node moved; the link is not used again."""
         if self._connection is not None:
             self._connection.close()
 
     async def close(self) -> None:
-        """Ends the connection and any dial."""
+        """Closes the connection and cancels any attempt to connect."""
         self._closed = True
         if self._dial is not None:
             self._dial.cancel()
@@ -94,7 +94,7 @@ class Link:
             await asyncio.sleep(0)
 
     def _dialling(self) -> asyncio.Task[Connection]:
-        """The dial that is under way; begins one if there is none."""
+        """The attempt that is under way; starts one if there is none."""
         if self._dial is None:
             self._dial = asyncio.get_running_loop().create_task(self._open())
             self._dial.add_done_callback(self._dialled)
@@ -107,7 +107,7 @@ class Link:
             connection = await Connection.open(self.host, self.port, self._settings)
         except BaseException:
             self._failures += 1
-            # Spreading retries needs no secrecy.
+            # Jitter of retries needs no secure randomness.
             pause_ms = backoff_ms(self._failures, random.random())  # noqa: S311
             self._not_before = loop.time() + pause_ms / 1000
             raise
@@ -119,4 +119,4 @@ class Link:
     def _dialled(self, dial: asyncio.Task[Connection]) -> None:
         self._dial = None
         if not dial.cancelled():
-            dial.exception()  # whoever still waits has it; nobody may be left
+            dial.exception()  # mark as retrieved; callers that still wait raise it

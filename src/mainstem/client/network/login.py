@@ -1,9 +1,9 @@
-"""One login on a connection: a mechanism is chosen, its messages go to and fro.
+"""One SASL login on a connection: handshake and exchange of messages.
 
     lifetime_ms = await log_in(ask, settings, subject="host:port")
 
-It holds for the time that the node names, 0 for as long as the connection, and is then repeated on
-the same connection (KIP-368).
+It is valid for the time that the node returns, 0 for as long as the connection, and is then
+repeated on the same connection (KIP-368).
 """
 
 import secrets
@@ -18,17 +18,17 @@ from mainstem.wire.kafka.messages.sasl_authenticate import SaslAuthenticateReque
 from mainstem.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
 NONCE_BYTES: Final = 18
-RENEWED_AFTER: Final = 0.8  # of a login's time: what is left is for a slow node
+RENEWED_AFTER: Final = 0.8  # share of a login's lifetime; the rest is for a slow node
 PAUSE_S_MIN: Final = 0.1
 
 Ask = Callable[[msgspec.Struct], Awaitable[Any]]
 
 
 async def log_in(ask: Ask, settings: SaslSettings, *, subject: str) -> int:
-    """Show who we are; how long that holds, in ms.
+    """Authenticate; returns how long the login is valid, in ms.
 
     Raises:
-        InvalidRequest: the node does not let us in, or is not what it says it is.
+        InvalidRequest: the node refuses the login, or cannot prove its identity.
         Unavailable: the connection ended.
     """
     if settings.token_source is not None:
@@ -48,5 +48,5 @@ async def log_in(ask: Ask, settings: SaslSettings, *, subject: str) -> int:
 
 
 def renewal_pause_s(lifetime_ms: int) -> float:
-    """How long to wait before a login that holds for that time is repeated."""
+    """How long to wait before a login with that lifetime is repeated."""
     return max(PAUSE_S_MIN, lifetime_ms * RENEWED_AFTER / 1000)

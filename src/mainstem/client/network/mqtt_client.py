@@ -5,7 +5,7 @@
         client.subscribe("home/#", qos=1)
         for message in client.messages(): …
 
-Every step waits for its answer. Whatever is refused is a Mainstem error with the reason.
+Every step waits for its response. A refusal is raised as a Mainstem error with the reason.
 """
 
 import socket
@@ -86,7 +86,7 @@ class MqttClient:
         try:
             self._socket.sendall(encode(Disconnect(), V5))
         except OSError:
-            return  # whoever is gone need not be told
+            return  # the server is gone already
         finally:
             self._socket.close()
 
@@ -112,20 +112,20 @@ class MqttClient:
             self._answer(Ack)
 
     def subscribe(self, text: str, *, qos: int = 1) -> None:
-        """Receive what fits a filter from now on, and what is retained under it."""
+        """Subscribe to a topic filter; retained messages that match are received too."""
         self._send(Subscribe(self._new_id(), (Subscription(text, qos),)))
         answer = self._answer(Suback)
         _check(answer.reasons[0], answer.properties, text)
 
     def messages(self, *, within_s: float | None = None) -> Iterator[Publish]:
-        """Messages as they come; ends when none comes within the time, if one is given."""
+        """Messages as they arrive; ends when none arrives within the time, if one is given."""
         while True:
             try:
                 message = self._next_message(within_s)
             except TimeoutError:
                 return
             yield message
-            # Only now: whoever stops in between gets it again in a session that is kept.
+            # Only now: after a stop in between, a persistent session redelivers it.
             if message.qos == 1:
                 self._send(Ack(Kind.PUBACK, message.packet_id))
             elif message.qos == 2:
@@ -145,7 +145,7 @@ class MqttClient:
         return self._messages.popleft()
 
     def _take(self, packet: Packet) -> None:
-        """What comes beside the answer that is waited for."""
+        """Handles packets other than the expected response."""
         if isinstance(packet, Publish):
             self._messages.append(packet)
         elif isinstance(packet, Ack) and packet.kind is Kind.PUBREL:
@@ -159,7 +159,7 @@ class MqttClient:
             try:
                 packet = self._receive()
             except TimeoutError as error:
-                raise Unavailable(ErrorCode.TIMED_OUT, "the node does not answer") from error
+                raise Unavailable(ErrorCode.TIMED_OUT, "the node does not respond") from error
             is_release = isinstance(packet, Ack) and packet.kind is Kind.PUBREL
             if isinstance(packet, kind) and not is_release:
                 return packet
@@ -186,7 +186,7 @@ class MqttClient:
             except (OSError, Malformed) as error:
                 raise _gone(error) from error
             if not piece:
-                raise _gone(ConnectionError("the node hung up"))
+                raise _gone(ConnectionError("the node closed the connection"))
             self._held += piece
 
     def _new_id(self) -> int:
@@ -201,9 +201,9 @@ def _dialled(host: str, port: int, tls: ssl.SSLContext | None, timeout_s: float)
     except OSError as error:
         raise Unavailable(
             ErrorCode.WRITER_UNAVAILABLE,
-            f"nobody answers: {error}",
+            f"no response: {error}",
             subject=f"{host}:{port}",
-            remedy="start a node with mqtt.enabled, or name another address",
+            remedy="start a node with mqtt.enabled, or give another address",
         ) from error
 
 
@@ -221,4 +221,4 @@ def _check(reason: int, properties: Properties, subject: str) -> None:
 
 
 def _gone(error: Exception) -> MainstemError:
-    return Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"the connection is gone: {error}")
+    return Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"the connection was lost: {error}")

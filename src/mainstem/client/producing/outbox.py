@@ -1,13 +1,13 @@
-"""What waits to be sent to one partition: an open batch, closed ones, those in flight.
+"""The batches of one partition: an open one, ready ones, those in flight.
 
     add -> open -> ready -> in flight -> done
                      ^          |
                      +-returned-+   all of them together, in order
 
-Pure: time is passed in and nothing is sent from here. Promises: batches leave in the order in which
-they were filled; a batch keeps its sequence numbers through every retry; after a failure nothing
-new is sent before everything in flight has come back, and then one at a time until every batch that
-came back is settled, so that a broker sees the sequences in order and forgets none of them.
+Pure: time is passed in and nothing is sent from here. Guarantees: batches are sent in the order in
+which they were filled; a batch keeps its sequence numbers through every retry; after a failure
+nothing new is sent before everything in flight has returned, and then one at a time until every
+returned batch is settled, so that a broker sees the sequences in order and forgets none of them.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ from mainstem.model.records.batch import SEQUENCE_MODULUS
 from mainstem.model.records.columns import EncodedRecords, seal_body
 from mainstem.model.records.record import Header, ProducerStamp, Record, records_of
 
-RECORD_OVERHEAD_BYTES: Final = 21  # the most a record's own varints take
+RECORD_OVERHEAD_BYTES: Final = 21  # upper bound of the varints of a record
 HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class ProducerBatch:
-    """Records that travel together, and what became of them."""
+    """Records that are sent together, and their result."""
 
     __slots__ = (
         "_listeners",
@@ -51,7 +51,7 @@ class ProducerBatch:
         self, partition: TopicPartition, serial: tuple[int, ...], now: float, deadline: float
     ) -> None:
         self.partition = partition
-        self.serial = serial  # the place in the order of the partition
+        self.serial = serial  # its position in the order of the partition
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
         self.created_at = now
@@ -70,7 +70,7 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """How many records travel in the batch."""
+        """The number of records in the batch."""
         return len(self.records) if self.encoded is None else self.encoded.record_count
 
     def on_done(self, listener: Callable[[], None]) -> None:
@@ -81,21 +81,21 @@ class ProducerBatch:
             self._listeners.append(listener)
 
     def settle(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The broker has the records."""
+        """Settles the batch: the broker has stored the records."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self._finish()
 
     def fail(self, error: MainstemError) -> None:
-        """The records will not be delivered by this producer."""
+        """Settles the batch: the records will not be delivered."""
         self.error = error
         self._finish()
 
     def place(self, index: int) -> RecordMetadata:
-        """Where the record at ``index`` of the batch was stored.
+        """Partition and offset of the record at ``index`` of the batch.
 
         Raises:
-            MainstemError: it was not.
+            MainstemError: it was not stored.
         """
         if self.parts is not None:
             first, second = self.parts
@@ -110,7 +110,7 @@ class ProducerBatch:
         return RecordMetadata(self.partition.topic, self.partition.partition, offset, timestamp)
 
     def is_awaited(self) -> bool:
-        """Whether somebody has asked what became of a record of the batch."""
+        """Whether the result of a record of the batch was awaited."""
         batch: ProducerBatch | None = self
         while batch is not None:
             if batch.is_observed:
@@ -175,7 +175,7 @@ class ProducerIdState:
 
 
 class Outbox:
-    """Everything that one producer has yet to deliver to one partition."""
+    """The undelivered batches of one producer for one partition."""
 
     __slots__ = (
         "_batch_bytes",
@@ -212,11 +212,11 @@ class Outbox:
         return not (self._open or self._ready or self._returned or self.in_flight)
 
     def can_take_producer_id(self, now: float) -> bool:
-        """Whether a new producer id is wanted and nothing is under way with the old one."""
+        """Whether a new producer id is needed and nothing is in flight with the old one."""
         return self.needs_identity and not self.in_flight and now >= self.not_before
 
     def add(self, record: Record, size_bytes: int, now: float, deadline: float) -> ProducerBatch:
-        """Puts a record into the open batch, or into a new one when it would grow too large."""
+        """Adds a record to the open batch, or to a new one if it would grow too large."""
         batch = self._open
         if batch is not None and batch.size_bytes + size_bytes > self._batch_bytes:
             self._ready.append(batch)
@@ -231,7 +231,7 @@ class Outbox:
         return batch
 
     def add_encoded(self, encoded: EncodedRecords, now: float, deadline: float) -> ProducerBatch:
-        """Puts records that were encoded elsewhere behind everything else, as one batch."""
+        """Adds records that the caller encoded after everything else, as one batch."""
         self.close_open()
         self.serial += 1
         batch = ProducerBatch(self.partition, (self.serial,), now, deadline)
@@ -261,8 +261,8 @@ class Outbox:
     def _limit(self) -> int:
         """How many batches may be in flight now.
 
-        A batch whose answer got lost travels alone: were newer ones stored meanwhile, the broker
-        would forget it and take the next try for a gap in the sequence.
+        A batch whose response was lost is sent alone: were newer ones stored meanwhile, the broker
+        would forget it and treat the next attempt as a gap in the sequence.
         """
         is_retry = any(batch.is_retry for batch in self.in_flight)
         if self.is_recovering or is_retry or (self._ready and self._ready[0].is_retry):
@@ -270,7 +270,7 @@ class Outbox:
         return self._in_flight_max
 
     def send_next(self) -> ProducerBatch:
-        """Takes out the batch that ``next_batch`` showed; it is in flight from now on."""
+        """Removes the batch that ``next_batch`` returned; it is in flight from now on."""
         batch = self._ready.popleft()
         if batch.stamp is None and self.identity is not None:
             batch.stamp = self.identity.stamp(batch.record_count)
@@ -278,16 +278,16 @@ class Outbox:
         return batch
 
     def landed(self, batch: ProducerBatch) -> None:
-        """A batch is settled for good, well or badly."""
+        """Notes that a batch is settled, delivered or failed."""
         self.in_flight.remove(batch)
 
     def succeeded(self, batch: ProducerBatch) -> None:
-        """A batch arrived: the way is clear again."""
+        """Notes that a batch was stored, which ends a recovery."""
         self.in_flight.remove(batch)
         self.is_recovering = False
 
     def schedule_retry(self, batch: ProducerBatch, not_before: float) -> None:
-        """A batch has to be sent again, after those before it."""
+        """Schedules a batch to be sent again, after those before it."""
         self.in_flight.remove(batch)
         self._returned.append(batch)
         batch.is_retry = True
@@ -306,29 +306,29 @@ class Outbox:
         return any(other.serial < batch.serial for other in unsettled)
 
     def renew_identity(self, identity: ProducerIdState) -> None:
-        """Goes on under a new producer id; what is not settled gets new sequence numbers.
+        """Continues under a new producer id; unsettled batches get new sequence numbers.
 
-        Only right when the broker refused the first unsettled batch: then it has none of them.
+        Only correct if the broker refused the first unsettled batch: then it has none of them.
         """
         self._take_back()
         assert not self.in_flight, "sequence numbers in flight cannot be changed"
         self.identity = identity
         self.needs_identity = False
-        # The broker takes any sequence number from a producer it does not know: only once it has
-        # the first batch does it refuse one that arrives too early.
+        # The broker accepts any sequence number from a producer it does not know: only once it
+        # has the first batch does it refuse one that arrives too early.
         self.is_recovering = True
         for batch in self._ready:
             batch.stamp = None
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Takes out batches whose time is up before they could be sent."""
+        """Removes batches that expired before they could be sent."""
         late = [batch for batch in self._ready if batch.deadline <= now]
         if late:
             self._ready = deque(batch for batch in self._ready if batch.deadline > now)
         return late
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Takes out everything that is not in flight, because the producer gives up."""
+        """Removes everything that is not in flight, because the producer gives up."""
         self.close_open()
         dropped = [*self._returned, *self._ready]
         self._returned.clear()

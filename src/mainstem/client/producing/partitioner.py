@@ -1,6 +1,6 @@
-"""Which partition a record goes to: the one asked for, the one its key hashes to, or a sticky one.
+"""Which partition a record goes to: the given one, the one its key hashes to, or a sticky one.
 
-Pure. Promises: a key goes where Kafka's own default partitioner sends it (murmur2, seed 0x9747b28c,
+Pure. Guarantees: a key goes where Kafka's default partitioner sends it (murmur2, seed 0x9747b28c,
 sign bit cleared, modulo the number of partitions); records without a key stay on one partition
 until 16,384 of them went there or 100 ms have passed, so that they fill batches.
 """
@@ -28,7 +28,7 @@ class Partitioner:
     """Chooses partitions for one producer.
 
     Args:
-        choose: draws a number in [0, n) for a given n; chance is the caller's.
+        choose: returns a random number in [0, n) for a given n.
     """
 
     def __init__(self, choose: Callable[[int], int]) -> None:
@@ -47,7 +47,7 @@ class Partitioner:
         """The partition of one record.
 
         Raises:
-            InvalidRequest: the wanted partition does not exist.
+            InvalidRequest: the given partition does not exist.
         """
         if wanted is not None:
             if not 0 <= wanted < partition_count:
@@ -76,7 +76,7 @@ class Partitioner:
         return sticky.partition
 
     def _other(self, partition_count: int, previous: int | None) -> int:
-        """Any partition but the previous one, where there is another."""
+        """Any partition but the previous one, if there is another."""
         if previous is None or previous >= partition_count or partition_count == 1:
             return self._choose(partition_count)
         step = 1 + self._choose(partition_count - 1)

@@ -1,4 +1,4 @@
-"""One produce request: batches of several partitions of one node, and their answers."""
+"""One produce request: batches of several partitions of one node, and their responses."""
 
 from collections.abc import Collection
 from typing import Final, Protocol
@@ -31,21 +31,21 @@ class Transaction(Protocol):
 
     @property
     def transactional_id(self) -> str:
-        """Whose transaction it is."""
+        """The transactional id."""
         ...
 
     @property
     def produce_version_max(self) -> int | None:
-        """The newest version of a request that fits the broker's kind of transactions."""
+        """The newest request version that fits the broker's transaction version."""
         ...
 
     async def joined(self, partitions: Collection[TopicPartition]) -> None:
-        """Make sure that partitions take part before they are written to."""
+        """Add partitions to the transaction before they are written to."""
         ...
 
 
 class ProduceOptions(msgspec.Struct, frozen=True):
-    """What is the same in all requests of a producer."""
+    """The values common to all requests of a producer."""
 
     acks: int
     codec: int
@@ -56,7 +56,7 @@ class ProduceOptions(msgspec.Struct, frozen=True):
 async def produce(
     cluster: Cluster, node: int, batches: list[ProducerBatch], options: ProduceOptions
 ) -> list[PartitionProduceResponse]:
-    """Sends one request; returns the answers in the order of the batches.
+    """Sends one request; returns the responses in the order of the batches.
 
     Raises:
         MainstemError: the request as a whole failed.
@@ -76,7 +76,7 @@ async def produce(
     if options.acks == 0:
         await connection.send_unanswered(request, version=version)
         return [PartitionProduceResponse(base_offset=-1) for _ in batches]
-    # The broker may use all the time that it was given; the network gets some more.
+    # The broker may use its whole time-out; the network gets some more time.
     response: ProduceResponse = await connection.call(
         request, version=version, timeout_ms=request.timeout_ms + ANSWER_SLACK_MS
     )
@@ -102,7 +102,7 @@ def _request(
 
 
 def _data(batch: ProducerBatch, options: ProduceOptions) -> bytearray:
-    """The bytes of one batch, compressed and stamped."""
+    """The bytes of one batch, compressed, with producer id and sequence number."""
     level = options.settings.compression_level
     producer = batch.stamp or NO_PRODUCER
     flags = 0 if options.transaction is None else TRANSACTIONAL_MASK
@@ -115,7 +115,7 @@ def _data(batch: ProducerBatch, options: ProduceOptions) -> bytearray:
 def _in_order(
     response: ProduceResponse, batches: list[ProducerBatch], ids: dict[str, bytes] | None
 ) -> list[PartitionProduceResponse]:
-    """The answers in the order of the batches; one that is missing is the broker's mistake."""
+    """The responses in the order of the batches; a missing one is an error of the broker."""
     found = {
         (topic.name if ids is None else topic.topic_id, answer.index): answer
         for topic in response.responses
@@ -128,7 +128,7 @@ def _in_order(
         if answer is None:
             raise InvalidRequest(
                 ErrorCode.INTERNAL,
-                "the answer leaves the partition out",
+                "the response lacks the partition",
                 subject=str(batch.partition),
             )
         answers.append(answer)

@@ -1,4 +1,4 @@
-"""Producer ids: one for all partitions of a producer, and a fresh one where that is worn out."""
+"""Producer ids: one for all partitions of a producer, and a new one where that is unusable."""
 
 import asyncio
 from typing import Protocol
@@ -13,24 +13,24 @@ from mainstem.wire.kafka.messages.init_producer_id import (
 
 
 class ProducerIdSource(Protocol):
-    """Where partitions get the producer id that they are written under."""
+    """Source of the producer ids of partitions."""
 
     @property
     def heals(self) -> bool:
-        """Whether a partition whose sequence the broker lost may go on under another id."""
+        """Whether a partition whose sequence the broker lost may continue under another id."""
         ...
 
     async def first(self) -> ProducerIdState:
-        """The id that a partition begins with."""
+        """The id that a partition starts with."""
         ...
 
     async def fresh(self) -> ProducerIdState:
-        """Another id, after the first was lost."""
+        """Another id, after the first became unusable."""
         ...
 
 
 class ProducerIdAllocator:
-    """Asks the cluster for producer ids."""
+    """Requests producer ids from the cluster."""
 
     heals = True
 
@@ -40,7 +40,7 @@ class ProducerIdAllocator:
         self._asking = asyncio.Lock()
 
     async def first(self) -> ProducerIdState:
-        """The id that all partitions begin with; sequence numbers are counted per partition."""
+        """The id that all partitions start with; sequence numbers are counted per partition."""
         async with self._asking:
             if self._first is None:
                 identity = await self.fresh()
@@ -48,10 +48,10 @@ class ProducerIdAllocator:
         return ProducerIdState(*self._first)
 
     async def fresh(self) -> ProducerIdState:
-        """An id that nobody has used.
+        """A new, unused id.
 
         Raises:
-            MainstemError: the cluster gives none.
+            MainstemError: the cluster does not return one.
         """
         response: InitProducerIdResponse = await self._cluster.call_any(
             # Without a transactional id the time-out means nothing, but brokers check it.

@@ -1,9 +1,9 @@
-"""Moves batches from the outboxes to the writers of their partitions, and settles them.
+"""Sends batches from the outboxes to the leaders of their partitions, and settles them.
 
-Promises: at most ``in_flight_max`` requests per node and batches per partition are under way; each
-request carries at most one batch per partition; errors that a retry may heal are retried, after a
-look at the cluster, until the batch's time is up; a partition whose sequence numbers the broker
-does not follow any more goes on under a new producer id.
+Guarantees: at most ``in_flight_max`` requests per node and batches per partition are in flight;
+each request has at most one batch per partition; retriable errors are retried, after a metadata
+refresh, until the batch expires; a partition whose sequence numbers the broker no longer follows
+continues under a new producer id.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from mainstem.wire.kafka.messages.produce import PartitionProduceResponse
 
 WATCH_S: Final = 1.0
 
-# The broker does not follow the sequence numbers; only the first unsettled batch says why.
+# The broker lost the sequence; only the error of the first unsettled batch is conclusive.
 _SEQUENCE_LOST: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE,
@@ -65,7 +65,7 @@ class Sender:
     def add(
         self, partition: TopicPartition, record: Record, size: int
     ) -> tuple[ProducerBatch, bool]:
-        """Takes a record in; says its batch, and whether that batch is now full."""
+        """Adds a record; returns its batch, and whether that batch is now full."""
         outbox = self._outboxes[partition]
         now = self._loop.time()
         batch = outbox.add(record, size, now, now + self._settings.delivery_timeout_ms / 1000)
@@ -82,7 +82,7 @@ class Sender:
         return batch, is_full
 
     def add_encoded(self, partition: TopicPartition, encoded: EncodedRecords) -> ProducerBatch:
-        """Takes in records that were encoded elsewhere; they leave as one batch."""
+        """Adds records that the caller encoded; they are sent as one batch."""
         outbox = self._outboxes[partition]
         now = self._loop.time()
         deadline = now + self._settings.delivery_timeout_ms / 1000
@@ -100,7 +100,7 @@ class Sender:
         self._pump_in(0)
 
     async def wait_for_buffer_space(self, size: int) -> None:
-        """Waits until a record of this size fits; one larger than the buffer waits for all."""
+        """Waits until a record of this size fits, or until the buffer is empty."""
         self.send_now()
         while self.buffered_bytes and self.buffered_bytes + size > self._settings.buffer_bytes:
             self._space.clear()
@@ -116,7 +116,7 @@ class Sender:
             batch.fail(closed)
 
     async def drop(self, error: MainstemError) -> None:
-        """Fails what waits, sees the end of what is under way, and tries nothing again."""
+        """Fails what is buffered, waits for what is in flight, and retries nothing."""
         self._dropping = error
         try:
             for outbox in self._outboxes.values():
@@ -128,14 +128,16 @@ class Sender:
             self._dropping = None
 
     def forget_identities(self) -> None:
-        """Lets every partition begin again under the identity that holds from now on."""
+        """Makes every partition start again under the present producer id."""
         for outbox in self._outboxes.values():
-            assert outbox.is_empty, "what is not settled belongs to the identity it was sent under"
+            assert outbox.is_empty, (
+                "unsettled batches belong to the producer id they were sent under"
+            )
             outbox.identity = None
             outbox.needs_identity = True
 
     async def close(self) -> None:
-        """Ends every task."""
+        """Cancels every task."""
         self._is_closed = True
         for handle in (self._pump_handle, self._watch):
             if handle is not None:
@@ -146,7 +148,7 @@ class Sender:
     # Sending.
 
     def _pump_in(self, delay_s: float) -> None:
-        """Looks for work after a delay."""
+        """Schedules a search for batches to send."""
         if self._is_closed:
             return
         if delay_s > 0:
@@ -171,11 +173,11 @@ class Sender:
                 self._tasks.spawn(self._identify(outbox))
         while self._send_round(now):
             pass
-        # Even without news, time runs out for what waits.
+        # Batches expire even without an event.
         self._watch = self._loop.call_later(WATCH_S, self._pump) if self.unsettled else None
 
     def _send_round(self, now: float) -> bool:
-        """Starts at most one request per node; says whether there may be more to send."""
+        """Starts at most one request per node; returns whether there may be more to send."""
         groups: dict[int, list[ProducerBatch]] = {}
         sizes: dict[int, int] = {}
         for partition, outbox in list(self._busy.items()):
@@ -193,7 +195,7 @@ class Sender:
                 continue
             sizes[node] = size
             groups.setdefault(node, []).append(outbox.send_next())
-            # To the end of the row, so that partitions take turns.
+            # Moved to the end, so that partitions take turns.
             self._busy[partition] = self._busy.pop(partition)
         for node, batches in groups.items():
             self._requests_of[node] = self._requests_of.get(node, 0) + 1
@@ -226,7 +228,7 @@ class Sender:
             return
         self._outboxes[batch.partition].succeeded(batch)
         self._settled(batch)
-        # Of a duplicate we know that an earlier try was stored, but not where.
+        # For a duplicate, an earlier attempt was stored, but its offset is unknown.
         batch.settle(-1 if is_duplicate else answer.base_offset, answer.log_append_time_ms)
 
     def _failed(self, batch: ProducerBatch, error: MainstemError) -> None:
@@ -271,7 +273,7 @@ class Sender:
         self.buffered_bytes -= batch.size_bytes
         self._space.set()
 
-    # Looking around.
+    # Metadata and producer ids.
 
     def _look_at_cluster(self) -> None:
         if not self._is_refreshing:
@@ -285,7 +287,7 @@ class Sender:
                 await self._cluster.topic(topic)
         except MainstemError as error:
             if not errors.may_retry(error):
-                # The topic that the error names can never be written.
+                # The topic that the error names cannot be written to at all.
                 for partition, outbox in self._busy.items():
                     if partition.topic == error.subject:
                         for batch in outbox.drop_all():
@@ -296,7 +298,7 @@ class Sender:
         self._pump_in(0)
 
     async def _identify(self, outbox: Outbox) -> None:
-        """Gets a producer id for a partition that has none, or none that the broker follows."""
+        """Gets a producer id for a partition that has none, or whose id is unusable."""
         assert self._identities is not None, "only idempotent producers have ids"
         try:
             is_first = outbox.identity is None
@@ -315,7 +317,7 @@ class Sender:
 
 
 class _Outboxes(dict[TopicPartition, Outbox]):
-    """The outboxes by partition; one is made when it is first asked for."""
+    """The outboxes by partition, created on first access."""
 
     def __init__(self, settings: ProducerSettings, *, needs_identity: bool) -> None:
         super().__init__()
@@ -345,7 +347,7 @@ async def until_done(batch: ProducerBatch) -> None:
 
 
 def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:
-    """The node that writes a partition, as far as is known."""
+    """The leader of a partition, as far as is known."""
     info = cluster.known_topic(partition.topic)
     found = None if info is None else info.partitions.get(partition.partition)
     return None if found is None or found.leader < 0 else found.leader

@@ -1,7 +1,7 @@
-"""The calls of a transactional producer to its coordinators: who am I, what takes part, the end.
+"""The requests of a transactional producer to its coordinators: producer id, participants, end.
 
-Two flows: with transaction version 2 (KIP-890) partitions and groups take part by being written to,
-and the end of each transaction brings the next epoch; older brokers are told first.
+Two flows: with transaction version 2 (KIP-890) partitions and groups are added by being written to,
+and the end of each transaction returns the next epoch; with older brokers they are added first.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class InitializedProducer(NamedTuple):
-    """The producer's identity; ``ongoing`` wrote the transaction that was kept, if one was."""
+    """Producer id and epoch; ``ongoing``: those of the transaction that was kept, if any."""
 
     producer_id: int
     epoch: int
@@ -54,7 +54,7 @@ class InitializedProducer(NamedTuple):
 
 
 class TransactionRequests:
-    """What one transactional id asks of the cluster; each call is repeated while that may help."""
+    """Sends the requests of one transactional id; repeats them on retriable errors."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> None:
         self._cluster = cluster
@@ -70,11 +70,11 @@ class TransactionRequests:
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> InitializedProducer:
-        """Gets an identity; whoever had the transactional id before is fenced."""
+        """Gets a producer id and epoch; an earlier producer of the transactional id is fenced."""
 
         async def attempt() -> InitializedProducer:
             connection = await self._coordinator()
-            # Only a broker that knows these words may be asked with them.
+            # Only a broker that supports these fields may receive them.
             least = TWO_PHASE_SINCE_VERSION if two_phase or keep_prepared else 0
             response: InitProducerIdResponse = await connection.call(
                 InitProducerIdRequest(
@@ -99,7 +99,7 @@ class TransactionRequests:
     async def add_partitions(
         self, producer: tuple[int, int], partitions: Collection[TopicPartition]
     ) -> None:
-        """Tells an older broker which partitions take part."""
+        """Adds partitions to the transaction, for older brokers."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, partition in sorted(partitions):
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[]))
@@ -126,7 +126,7 @@ class TransactionRequests:
         await self._retrying(attempt)
 
     async def add_group(self, producer: tuple[int, int], group: str) -> None:
-        """Tells an older broker that positions of a group take part."""
+        """Adds the offsets of a group to the transaction, for older brokers."""
 
         async def attempt() -> None:
             connection = await self._coordinator()
@@ -151,7 +151,7 @@ class TransactionRequests:
         *,
         is_version_2: bool,
     ) -> None:
-        """Hands positions to the group's coordinator; they count once the transaction commits."""
+        """Sends offsets to the group's coordinator; they take effect with the commit."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (name, partition), committed in offsets.items():
             topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, partitions=[]))
@@ -194,7 +194,7 @@ class TransactionRequests:
     async def end(
         self, producer: tuple[int, int], *, commit: bool, is_version_2: bool
     ) -> tuple[int, int]:
-        """Commits or aborts; the identity to go on with."""
+        """Commits or aborts; returns the producer id and epoch to continue with."""
 
         async def attempt() -> tuple[int, int]:
             connection = await self._coordinator()

@@ -1,4 +1,4 @@
-"""Who is there, how they are, and how busy: hints that travel from node to node.
+"""Membership, health and load of nodes: hints that spread from node to node.
 
-Nothing here decides that a node is dead for good; the placement driver's leases do.
+Gossip never decides that a node has failed for good; the placement driver's leases do.
 """

@@ -1,6 +1,6 @@
-"""News on its way: each piece is passed on a limited number of times, the least told first.
+"""Queue of claims to gossip: each is sent a limited number of times, the least sent first.
 
-At most one piece about a node waits: newer news replaces older.
+At most one claim per node is queued: a newer one replaces an older one.
 """
 
 import math
@@ -11,7 +11,7 @@ from mainstem.model.ids import NodeId  # noqa: TC001 - the annotation of an attr
 
 
 class BroadcastQueue:
-    """What is still to be passed on.
+    """Claims that still have to be sent.
 
     Args:
         retransmit_factor: how often, times the logarithm of the number of members.
@@ -28,7 +28,7 @@ class BroadcastQueue:
 
     def put(self, claim: Claim) -> None:
         """Queue a claim to be sent."""
-        # To the end of the row: at equal count the older piece goes first.
+        # Appended at the end: at equal count the older claim is sent first.
         self._sent.pop(claim.node, None)
         self._sent[claim.node] = (0, claim)
 

@@ -1,10 +1,10 @@
-"""Keeps strangers out of the gossip: everything sent is encrypted and checked with a shared key.
+"""Encrypts and authenticates gossip with a shared key, so that only cluster nodes take part.
 
-A sealed message is a version, a nonce that chance makes, and what AES-GCM gives; the name of the
-cluster is part of what is checked. Bytes of another cluster, altered ones and plain ones are
-refused. The first key seals; every key opens, so that a new one can be brought in node by node. An
-old message that is sent again does no harm: its claims do not outrank what is known, and an answer
-counts only for the question that is open.
+A sealed message is a version, a random nonce, and the output of AES-GCM; the name of the
+cluster is authenticated with it. Bytes of another cluster, altered ones and plain ones are
+refused. The first key seals; every key opens, so that keys can be rotated node by node. A
+replayed message does no harm: its claims do not outrank what is known, and an answer
+counts only for the probe that is open.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +28,11 @@ class GossipCipher:
 
     Args:
         cluster: the cluster's name.
-        secrets: the shared secrets, the present one first.
-        random_bytes: so many bytes that nobody can foretell.
+        secrets: the shared secrets, the current one first.
+        random_bytes: returns so many unpredictable bytes.
 
     Raises:
-        InvalidRequest: a secret is too short to keep anybody out.
+        InvalidRequest: a secret is too short.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class GossipCipher:
         self._ciphers = [AESGCM(_key(secret)) for secret in checked_secrets(secrets)]
 
     def seal(self, message: bytes) -> bytes:
-        """What may travel."""
+        """The message, encrypted and authenticated."""
         nonce = self._random_bytes(NONCE_BYTES)
         return VERSION + nonce + self._ciphers[0].encrypt(nonce, message, self._cluster)
 
     def open(self, sealed: bytes) -> bytes:
-        """What was sealed.
+        """The decrypted message.
 
         Raises:
-            Corrupt: it was not sealed by a node of this cluster, or changed on the way.
+            Corrupt: it was not sealed by a node of this cluster, or was altered in transit.
         """
         if sealed[:1] != VERSION or len(sealed) < OVERHEAD_BYTES:
             raise Corrupt("not sealed by a node of this cluster")

@@ -1,7 +1,7 @@
-"""Carries a node's gossip: datagrams for questions and news, streams to compare all that is known.
+"""Runs a node's gossip: datagrams for probes and claims, streams for full state exchanges.
 
-Promises: what no node of this cluster sealed is dropped and counted; a node that cannot be reached
-is the machine's concern, never an error here.
+Guarantees: what no node of this cluster sealed is dropped and counted; a node that cannot be
+reached is left to the state machine and never raises an error here.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ _log = logging.getLogger(__name__)
 
 
 class StateExchange(Protocol):
-    """One question, one answer, by a stream; fails with one of ``FAILURES``."""
+    """One request and its response over a stream; fails with one of ``FAILURES``."""
 
     async def listen(self, host: str, port: int) -> Address:
-        """Answer there, on any port if that is 0; the address."""
+        """Listen at this address, on any port if the port is 0; the address."""
         ...
 
     async def ask(self, address: Address, question: bytes) -> bytes:
-        """The answer to a question."""
+        """The response to a request."""
         ...
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop listening."""
         ...
 
 
@@ -58,10 +58,10 @@ class Gossip(asyncio.DatagramProtocol):
     """The gossip of one node on its sockets.
 
     Args:
-        seal: keeps strangers out.
-        clock: the time.
-        on_change: called with every change in what is known of the members.
-        exchanges: makes what carries streams; sockets of its own unless said otherwise.
+        seal: encrypts and authenticates messages.
+        clock: the clock.
+        on_change: called with every change of a known member.
+        exchanges: makes the stream transport; by default one with its own sockets.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Gossip(asyncio.DatagramProtocol):
         on_change: Callable[[MemberChange], None] = lambda change: None,
         exchanges: StateExchangeFactory = StreamExchange,
     ) -> None:
-        self.refused = 0  # what strangers sent
+        self.refused = 0  # packets that no node of this cluster sealed
         self.swim: Swim
         self._seal = seal
         self._clock = clock
@@ -89,9 +89,9 @@ class Gossip(asyncio.DatagramProtocol):
         *,
         bind: Address | None = None,
     ) -> Address:
-        """Listen where this node says it can be found, on any port if that is 0; the address.
+        """Listen at the address this node advertises, on any port if that is 0; the address.
 
-        ``bind`` is where to listen instead, where others reach this node in another way.
+        ``bind`` is a different address to listen at, if the advertised one cannot be bound.
 
         Raises:
             OSError: the address cannot be used.
@@ -107,7 +107,7 @@ class Gossip(asyncio.DatagramProtocol):
         return address
 
     async def join(self, addresses: Sequence[Address]) -> None:
-        """Get to know the cluster through nodes that are in it.
+        """Join the cluster's gossip through nodes that are in it.
 
         Raises:
             Unavailable: none of them answers.
@@ -126,16 +126,16 @@ class Gossip(asyncio.DatagramProtocol):
             )
 
     def members(self) -> list[Member]:
-        """The others that are believed to be there."""
+        """The other members that are believed to be running."""
         return self.swim.members()
 
     def announce(self, about: SelfDescription) -> None:
-        """This node has something new to tell of itself."""
+        """This node's own metadata has changed."""
         self.swim.members_table.announce(about)
         self._wake()
 
     async def close(self, *, announce_leave: bool = True) -> None:
-        """End; the others need not find out by themselves."""
+        """Leave and stop; the other nodes are notified."""
         if announce_leave:
             self._carry_out(self.swim.leave(self._clock.monotonic()))
         if self._timer is not None:
@@ -155,7 +155,7 @@ class Gossip(asyncio.DatagramProtocol):
         self._datagrams = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        """Takes a packet in."""
+        """Handle a packet."""
         try:
             packet = decode_packet(self._seal.open(data))
         except Corrupt as error:
@@ -166,17 +166,17 @@ class Gossip(asyncio.DatagramProtocol):
         self._wake()
 
     def error_received(self, exc: Exception) -> None:
-        """A node that is not there; the machine will notice."""
+        """The destination is unreachable; the state machine detects that by its probes."""
         _log.debug("gossip: %s", exc)
 
     def _refuse(self, source: object, error: Corrupt) -> None:
         self.refused += 1
         _log.warning("gossip from %s refused: %s", source, error)
 
-    # Time.
+    # Timers.
 
     def _wake(self) -> None:
-        """Come back when the machine has something to do."""
+        """Schedule the next call of the state machine."""
         if self._timer is not None:
             self._timer.cancel()
         pause_s = self.swim.next_deadline_s() - self._clock.monotonic()
@@ -232,7 +232,7 @@ class Gossip(asyncio.DatagramProtocol):
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Who cannot be reached is asked again another time."""
+    """A node that cannot be reached is contacted again in a later exchange."""
     try:
         await work
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""What nodes say of each other.
+"""Claims: statements of nodes about the state of a node.
 
 A *claim* names a node, its incarnation and a state. Of two claims the one with the higher
 incarnation holds; at the same incarnation the worse state holds. Only the node itself raises its
@@ -23,19 +23,19 @@ class MemberState(IntEnum):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing more is expected of the node."""
+        """Whether the node has left or is dead."""
         return self >= MemberState.DEAD
 
 
 class Address(NamedTuple):
-    """Where a node's gossip is heard, by datagram and by stream."""
+    """Where a node receives gossip, by datagram and by stream."""
 
     host: str
     port: int
 
 
 class SelfDescription(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells of itself."""
+    """What a node advertises about itself."""
 
     address: Address
     broker_epoch: int = 0
@@ -48,7 +48,7 @@ class SelfDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True):
-    """One node's state as somebody says it is."""
+    """One node's state as claimed by some node."""
 
     node: NodeId
     incarnation: int
@@ -63,7 +63,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Member:
-    """A node as this one knows it."""
+    """A member as this node knows it."""
 
     __slots__ = ("claim", "since_s")
 
@@ -78,7 +78,7 @@ class Member:
 
     @property
     def state(self) -> MemberState:
-        """How it is, as far as is known."""
+        """The last known state."""
         return self.claim.state
 
     @property

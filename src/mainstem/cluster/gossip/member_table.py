@@ -1,7 +1,7 @@
-"""The members as this node knows them: weighs claims, suspects, contradicts what is said of itself.
+"""The members known to this node: ranks claims, suspects members, refutes claims about itself.
 
-Pure. Promises: a claim that does not outrank what is known changes nothing; a bad claim about this
-node is answered by a higher incarnation; every change is news for the others.
+Pure. Guarantees: a claim that does not outrank what is known changes nothing; a bad claim about
+this node is refuted with a higher incarnation; every change is queued for the other nodes.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from mainstem.model.ids import NodeId
 
 
 class MemberTable:
-    """Who is there.
+    """The members of the cluster.
 
     Args:
-        own: what this node says of itself.
+        own: this node's claim about itself.
         settings: times and numbers.
-        broadcasts: where changes become news.
+        broadcasts: queue for changes that are to be gossiped.
     """
 
     def __init__(self, own: Claim, settings: GossipSettings, broadcasts: BroadcastQueue) -> None:
@@ -34,7 +34,7 @@ class MemberTable:
         broadcasts.put(own)
 
     def __iter__(self) -> Iterator[Member]:
-        """Every other member, also those that are gone."""
+        """Every other member, also those that left or are dead."""
         return iter(self._members.values())
 
     def get(self, node: NodeId) -> Member | None:
@@ -43,29 +43,29 @@ class MemberTable:
 
     @property
     def size(self) -> int:
-        """How many are believed to be there, this node included."""
+        """How many members are believed to be running, this node included."""
         return 1 + sum(not member.state.is_gone for member in self)
 
     @property
     def size_known(self) -> int:
-        """How many there are or were, this node included."""
+        """How many members are known, left and dead ones and this node included."""
         return 1 + len(self._members)
 
     def claims(self) -> tuple[Claim, ...]:
-        """All that is known, this node first."""
+        """All claims, this node's first."""
         return (self.own, *(member.claim for member in self))
 
     def announce(self, about: SelfDescription) -> None:
-        """This node has something new to tell of itself."""
+        """This node's own metadata has changed."""
         if about != self.own.about:
             self._raise(self.own.incarnation + 1, about, self.own.state)
 
     def leave(self) -> None:
-        """This node says good-bye."""
+        """This node leaves."""
         self._raise(self.own.incarnation + 1, self.own.about, MemberState.LEFT)
 
     def receive(self, claim: Claim, now_s: float) -> MemberChange | None:
-        """Somebody says something of a node; what that changes."""
+        """Apply a claim about a node; the change it causes."""
         if claim.node == self.own.node:
             self._receive_about_self(claim)
             return None
@@ -78,7 +78,7 @@ class MemberTable:
         return self._accept(claim, known, now_s)
 
     def suspect(self, node: NodeId, now_s: float) -> MemberChange | None:
-        """This node has no sign of life of another."""
+        """A probe of another member failed."""
         member = self._members.get(node)
         if member is None or member.state.is_gone:
             return None
@@ -88,7 +88,7 @@ class MemberTable:
         return self.receive(claim, now_s)
 
     def expire(self, now_s: float) -> list[MemberChange]:
-        """Suspicions whose time is up, and members that are gone for long."""
+        """Expire suspicions whose time is up, and forget members that left or died long ago."""
         changes = []
         for node, suspicion in list(self._suspicions.items()):
             if suspicion.deadline_s <= now_s:
@@ -103,11 +103,11 @@ class MemberTable:
         return changes
 
     def next_expiry_s(self) -> float:
-        """When the next suspicion ends."""
+        """When the next suspicion expires."""
         return min((each.deadline_s for each in self._suspicions.values()), default=float("inf"))
 
     def _receive_about_self(self, claim: Claim) -> None:
-        """Contradict what is not so; of an earlier life only the incarnation counts."""
+        """Refute a wrong claim; of a claim about an earlier process only the incarnation counts."""
         if self.own.state is MemberState.LEFT or claim.rank <= self.own.rank:
             return
         if claim.state is not MemberState.ALIVE:
@@ -128,7 +128,7 @@ class MemberTable:
         return self._accepted(None, member, now_s)
 
     def _refresh(self, claim: Claim, known: Member) -> None:
-        """The same suspicion from another node shortens the patience, and is news."""
+        """The same suspicion from another node shortens the time-out, and is gossiped."""
         suspicion = self._suspicions.get(claim.node)
         is_same = claim.rank == known.claim.rank and claim.state is MemberState.SUSPECT
         if suspicion is not None and is_same and suspicion.confirm(claim.origin):
@@ -137,7 +137,7 @@ class MemberTable:
     def _accept(self, claim: Claim, member: Member, now_s: float) -> MemberChange:
         before = member.claim
         if claim.state is not MemberState.ALIVE:
-            # Only the node itself knows what it is like now.
+            # Only the node itself has its current metadata.
             claim = msgspec.structs.replace(claim, about=before.about)
         if claim.state is not before.state:
             member.since_s = now_s
@@ -148,7 +148,7 @@ class MemberTable:
         claim = member.claim
         self._broadcasts.put(claim)
         if claim.state is MemberState.SUSPECT:
-            # A suspicion of a newer incarnation begins anew.
+            # A suspicion of a newer incarnation starts over.
             self._suspicions[claim.node] = Suspicion(claim.origin, self.size, self._settings, now_s)
         else:
             self._suspicions.pop(claim.node, None)

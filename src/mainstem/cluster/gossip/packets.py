@@ -1,7 +1,7 @@
-"""What goes over the wire between nodes' gossip, as msgpack.
+"""Messages of the gossip protocol, as msgpack.
 
-A packet is a question or an answer that also carries claims. Two nodes that compare everything
-exchange ``Everything``.
+A packet is a probe or an answer that also carries claims. For a full state exchange two nodes
+send each other ``Everything``.
 """
 
 from enum import IntEnum
@@ -18,12 +18,12 @@ NOBODY = NodeId(0)
 
 
 class PacketKind(IntEnum):
-    """What a packet wants or says."""
+    """Kind of a packet."""
 
-    PING = 0  # are you there?
-    ACK = 1  # yes, or: it is
-    NACK = 2  # I asked for you and have heard nothing
-    PROBE = 3  # ask that node for me
+    PING = 0  # direct probe
+    ACK = 1  # the probed node answered, directly or through a helper
+    NACK = 2  # a helper got no answer from the target
+    PROBE = 3  # indirect probe: request to probe another node
     CLAIMS = 4  # only claims
 
 
@@ -39,7 +39,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Everything(msgspec.Struct, frozen=True, array_like=True):
-    """All that a node knows of the members, itself included."""
+    """All claims that a node knows, its own included."""
 
     version: int
     sender: NodeId
@@ -52,20 +52,20 @@ _everything = msgspec.msgpack.Decoder(Everything)
 
 
 def encode(message: Packet | Everything) -> bytes:
-    """The bytes of a packet or of all that is known."""
+    """The bytes of a packet or of a full state."""
     return _encoder.encode(message)
 
 
 def size_bytes(claim: Claim) -> int:
-    """How much of a packet a claim takes."""
+    """How many bytes of a packet a claim takes."""
     return len(_encoder.encode(claim))
 
 
 def decode_packet(data: bytes) -> Packet:
-    """What a datagram says.
+    """Decode a datagram.
 
     Raises:
-        Corrupt: it is not one of ours.
+        Corrupt: it is not a gossip packet.
     """
     try:
         return _packets.decode(data)
@@ -74,10 +74,10 @@ def decode_packet(data: bytes) -> Packet:
 
 
 def decode_everything(data: bytes) -> Everything:
-    """What another node knows.
+    """Decode another node's full state.
 
     Raises:
-        Corrupt: it is not one of ours, or of another version.
+        Corrupt: it is not a gossip exchange, or of another version.
     """
     try:
         found = _everything.decode(data)

@@ -1,9 +1,9 @@
-"""Asking members in turn for a sign of life, directly and through others.
+"""Probes members in turn, directly and through other members.
 
-    ping ──▶ no ack in time ──▶ others are asked, a stream is tried ──▶ no ack either: silent
+    ping ──▶ no ack in time ──▶ indirect probes, a stream is tried ──▶ no ack either: failed
 
 Pure. A node that is slow itself must not suspect the others: each failed round and each missing
-``NACK`` of those it asked for help stretch its rounds, each answer shortens them (Lifeguard).
+``NACK`` of the helpers it asked lengthen its rounds, each answer shortens them (Lifeguard).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class ProbeRound:
     ) -> None:
         self.number = number
         self.target = target
-        self.asked_others_at_s: float | None = asked_others_at_s  # None once they are asked
+        self.asked_others_at_s: float | None = asked_others_at_s  # None once sent
         self.ends_at_s = ends_at_s
         self.helpers = 0
         self.nacks = 0
@@ -43,24 +43,24 @@ class ProbeRound:
 
 
 class Prober:
-    """Whose turn it is, and how patient this node has to be."""
+    """The order of probes, and the health score that scales the time-outs."""
 
     def __init__(self, settings: GossipSettings, chance: Chance) -> None:
-        self.health = 0  # 0 is well
+        self.health = 0  # 0 is healthy
         self.round: ProbeRound | None = None
         self._settings = settings
         self._chance = chance
         self._row: list[NodeId] = []
-        # Answers that were recorded from a former process of this node are for other numbers.
+        # A random start: recorded answers to an earlier process of this node have other numbers.
         self._number = int(chance() * (1 << 32))
 
     def next_number(self) -> int:
-        """A number that no question of late had."""
+        """A sequence number that no recent probe had."""
         self._number = (self._number + 1) & 0xFFFFFFFF
         return self._number
 
     def begin(self, members: Sequence[Member], now_s: float) -> ProbeRound | None:
-        """Whose turn it is: everybody once, in an order that chance makes, then again."""
+        """The next member to probe: each once, in random order, then again."""
         present = {member.node for member in members if not member.state.is_gone}
         if not present:
             return None
@@ -80,37 +80,37 @@ class Prober:
         return self.round
 
     def answered(self, number: int) -> None:
-        """The target, or somebody for it, said that it is there."""
+        """The target answered, directly or through a helper."""
         if self.round is not None and self.round.number == number:
             self.round.is_answered = True
 
     def refused(self, number: int) -> None:
-        """Somebody who was asked is there himself, but has heard nothing of the target."""
+        """A helper answered, but has no answer from the target."""
         if self.round is not None and self.round.number == number:
             self.round.nacks += 1
 
     def end(self) -> NodeId | None:
-        """The round is over; the member that gave no sign, if so."""
+        """End the round; the member that did not answer, if any."""
         done, self.round = self.round, None
-        assert done is not None, "only a round that began can end"
+        assert done is not None, "only a round that has started can end"
         if done.is_answered:
             self.feel(-1)
             return None
-        # Helpers who answer show that this node hears well: then the target is the silent one.
+        # Helpers that answer show that this node's network works: then the target has failed.
         self.feel(done.helpers - done.nacks if done.helpers else 1)
         return done.target
 
     def feel(self, worse: int) -> None:
-        """This node has reason to think better or worse of itself."""
+        """Raise or lower the health score of this node."""
         self.health = max(0, min(self._settings.health_max - 1, self.health + worse))
 
     def some(self, members: Sequence[Member], count: int) -> list[Member]:
-        """Some members by chance."""
+        """Some members, chosen at random."""
         return shuffled(list(members), self._chance)[:count]
 
 
 def shuffled(items: list[T], chance: Chance) -> list[T]:
-    """The items in an order that chance makes."""
+    """The items in random order."""
     for last in range(len(items) - 1, 0, -1):
         other = int(chance() * (last + 1))
         items[last], items[other] = items[other], items[last]

@@ -1,26 +1,26 @@
-"""How fast gossip runs; the defaults suit machines of one site."""
+"""Settings of gossip; the defaults suit machines of one site."""
 
 import msgspec
 
 
 class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times and numbers.
+    """Intervals, time-outs and limits.
 
     Args:
-        probe_interval_s: one member is asked for a sign of life this often.
-        probe_timeout_s: a direct answer has this long; then others are asked to try.
-        indirect_probes: how many others are asked.
-        gossip_interval_s: news goes out this often beside probes.
+        probe_interval_s: one member is probed this often.
+        probe_timeout_s: time for a direct answer; then other members are asked to probe.
+        indirect_probes: how many other members are asked.
+        gossip_interval_s: claims are sent this often, in addition to probes.
         gossip_fanout: to how many members.
-        gossip_to_gone_s: a member that is gone hears the news for so long, to contradict it.
-        exchange_interval_s: everything known is compared with one member this often.
-        suspicion_factor: how patiently a silent member is suspected before it counts as dead.
-        suspicion_stretch: how much more patient a node is that stands alone with its suspicion.
-        retransmit_factor: how often one piece of news is passed on.
+        gossip_to_gone_s: how long a left or dead member still receives gossip, to refute it.
+        exchange_interval_s: full state is exchanged with one member this often.
+        suspicion_factor: how long a failed member is suspected before it counts as dead.
+        suspicion_stretch: how much longer if no other node confirms the suspicion.
+        retransmit_factor: how often one claim is sent.
         health_max: how much a node that is slow itself slows its probes down.
         packet_bytes_max: the size of a datagram.
-        forget_s: a member that is gone is forgotten after this.
-        members_max: how many members are kept at the most.
+        forget_s: a left or dead member is forgotten after this.
+        members_max: the largest number of members kept.
     """
 
     probe_interval_s: float = 1.0

@@ -1,6 +1,6 @@
-"""One question and one answer over a stream between two nodes, sealed.
+"""One request and one response over a stream between two nodes, sealed.
 
-Promises: both have a bound in size and time; what no node of this cluster sealed is not answered.
+Guarantees: both are bounded in size and time; what no node of this cluster sealed gets no response.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 class StreamExchange:
-    """Asks and answers.
+    """Sends requests and serves those of other nodes.
 
     Args:
-        seal: keeps strangers out.
-        answer: what to say to a question.
-        refused: called with what strangers sent.
+        seal: encrypts and authenticates messages.
+        answer: returns the response to a request.
+        refused: called with the sender and the error for what the cluster did not seal.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class StreamExchange:
         self._served = 0
 
     async def listen(self, host: str, port: int) -> Address:
-        """Answer there, on any port if that is 0; the address."""
+        """Listen at this address, on any port if the port is 0; the address."""
         self._server = await asyncio.start_server(self._serve, host, port)
         return Address(host, self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 
     async def ask(self, address: Address, question: bytes) -> bytes:
-        """The answer to a question; fails with one of ``FAILURES``."""
+        """The response to a request; fails with one of ``FAILURES``."""
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(*address)
             try:

@@ -1,7 +1,8 @@
-"""How long a silent member is suspected: the fewer who agree, the longer.
+"""Time-out of a suspicion: the fewer nodes confirm it, the longer.
 
-A node that alone hears nothing of another is likely to be slow itself. So a suspicion begins with
-the longest patience and each independent confirmation shortens it, down to a minimum (Lifeguard).
+A node that is the only one without answers of another is likely to be slow itself. So a suspicion
+starts with the longest time-out; each independent confirmation shortens it, down to a minimum
+(Lifeguard).
 """
 
 import math
@@ -21,7 +22,7 @@ class Suspicion:
         self, origin: NodeId, members: int, settings: GossipSettings, now_s: float
     ) -> None:
         wanted = settings.suspicion_factor - CONFIRMATIONS_BESIDE_FACTOR
-        # The suspect and this node cannot confirm: with few others nobody is waited for.
+        # The suspect and this node cannot confirm: in a small cluster no confirmation is expected.
         self._confirmations_wanted = wanted if members - 2 >= wanted else 0
         timeout = settings.suspicion_factor * max(1.0, math.log10(max(1, members)))
         self._min_s = timeout * settings.probe_interval_s
@@ -31,7 +32,7 @@ class Suspicion:
         self.deadline_s = now_s + self._timeout_s()
 
     def confirm(self, origin: NodeId) -> bool:
-        """Another node says the same; whether that is news that shortens the patience."""
+        """Another node confirms the suspicion; whether that is new and shortens the time-out."""
         if origin in self.origins or len(self.origins) > self._confirmations_wanted:
             return False
         self.origins.add(origin)

@@ -1,8 +1,8 @@
-"""The gossip of one node as a pure machine: packets and time go in, what is to be sent comes out.
+"""The gossip of one node as a pure machine: packets and time in, packets to send out.
 
-Promises: every member is asked for a sign of life once in a while; one that gives none to this node
-nor to others is suspected, told so, and counts as dead unless it contradicts; whatever changes
-reaches everybody. It hints; nobody is cut off because of it.
+Guarantees: every member is probed regularly; one that answers neither this node nor others is
+suspected, is sent the suspicion, and counts as dead unless it refutes it; every change
+reaches all members. The result is a hint; no node is fenced because of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from mainstem.cluster.gossip.probing import Prober
 from mainstem.cluster.gossip.settings import GossipSettings
 from mainstem.model.ids import NodeId
 
-# What a packet takes beside its claims, sealed: generous, so that a datagram is never cut up.
+# Bytes of a packet besides its claims, sealed: generous, so that a datagram is not fragmented.
 PACKET_OVERHEAD_BYTES = 120
 RELAYS_MAX = 1_024
 
@@ -34,8 +34,8 @@ class SwimEffects(NamedTuple):
     """What the driver carries out, in this order."""
 
     datagrams: Sequence[tuple[Address, Packet]] = ()
-    stream_pings: Sequence[tuple[Address, int]] = ()  # whom to ask by a stream, and the number
-    exchanges: Sequence[Address] = ()  # with whom to compare everything
+    stream_pings: Sequence[tuple[Address, int]] = ()  # address, sequence number
+    exchanges: Sequence[Address] = ()  # members to exchange full state with
     changes: Sequence[MemberChange] = ()
 
 
@@ -43,9 +43,9 @@ class Swim:
     """Decides the gossip (SWIM) of one node; does no I/O.
 
     Args:
-        own: what this node says of itself.
+        own: this node's claim about itself.
         settings: times and numbers.
-        chance: a number from 0 to before 1, another one each time.
+        chance: returns a new random number in [0, 1) each time.
         now_s: seconds of a clock that never goes back, as in every later call.
     """
 
@@ -57,18 +57,18 @@ class Swim:
         self.members_table = MemberTable(own, settings, self._broadcasts)
         self._prober = Prober(settings, chance)
         self._relays: dict[int, _Relay] = {}
-        # Nodes that start together shall not speak together.
+        # Random, so that nodes that start together do not probe at the same time.
         self._gossip_at_s = now_s + settings.gossip_interval_s * chance()
         self._exchange_at_s = now_s + settings.exchange_interval_s * (0.5 + chance())
         self._probe_at_s = now_s + settings.probe_interval_s * chance()
 
     @property
     def health(self) -> int:
-        """How slow this node believes to be itself; 0 is well."""
+        """The health score of this node; 0 is healthy."""
         return self._prober.health
 
     def members(self) -> list[Member]:
-        """The others that are believed to be there."""
+        """The other members that are believed to be running."""
         return [member for member in self.members_table if not member.state.is_gone]
 
     def next_deadline_s(self) -> float:
@@ -123,23 +123,23 @@ class Swim:
             case PacketKind.NACK:
                 self._prober.refused(packet.number)
             case _:
-                pass  # news only, or a question to whoever had this address before
+                pass  # claims only, or a probe for a node that had this address before
         return SwimEffects(datagrams=datagrams, changes=changes)
 
     def on_sign_of_life(self, number: int) -> None:
-        """A question was answered, by datagram or by stream."""
+        """A probe was answered, by datagram or by stream."""
         self._prober.answered(number)
 
     def everything(self) -> Everything:
-        """All that this node knows, for a comparison."""
+        """All claims that this node knows, for a full state exchange."""
         return Everything(VERSION, self.members_table.own.node, self.members_table.claims())
 
     def on_everything(self, found: Everything, now_s: float) -> SwimEffects:
-        """Another node said all that it knows."""
+        """Apply the full state of another node."""
         return SwimEffects(changes=self._receive(found.claims, now_s))
 
     def leave(self, now_s: float) -> SwimEffects:
-        """This node goes: some are told at once, the others hear it from them."""
+        """Leave: some members are notified at once, and gossip it to the others."""
         self.members_table.leave()
         return SwimEffects(datagrams=self._spread(now_s))
 
@@ -147,7 +147,7 @@ class Swim:
         before = self.members_table.contradictions
         changes = [self.members_table.receive(claim, now_s) for claim in claims]
         if self.members_table.contradictions > before:
-            self._prober.feel(1)  # others had reason to think this node silent
+            self._prober.feel(1)  # others suspected this node
         return [change for change in changes if change is not None]
 
     def _begin_round(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
@@ -181,7 +181,7 @@ class Swim:
             question = self._packet(PacketKind.PROBE, going.number, target=target.node)
             to_target = msgspec.structs.replace(question, address=target.address)
             datagrams.append((helper.address, to_target))
-        # Where only datagrams are lost, the node is not.
+        # If only datagrams are lost, the node is still running.
         stream_pings.append((target.address, going.number))
 
     def _end_round(self, now_s: float) -> MemberChange | None:
@@ -199,7 +199,7 @@ class Swim:
         now_s: float,
         datagrams: list[tuple[Address, Packet]],
     ) -> None:
-        """Ask a node for another one."""
+        """Probe a node on behalf of another."""
         if len(self._relays) >= RELAYS_MAX:
             return
         number = self._prober.next_number()
@@ -215,7 +215,7 @@ class Swim:
                 datagrams.append((relay.source, self._packet(PacketKind.NACK, relay.number)))
 
     def _spread(self, now_s: float) -> list[tuple[Address, Packet]]:
-        """News to some members; those that have just gone hear it too, if only to contradict."""
+        """Send claims to some members; recently failed ones get them too, to refute them."""
         if not len(self._broadcasts):
             return []
         recent_s = now_s - self._settings.gossip_to_gone_s
@@ -225,9 +225,9 @@ class Swim:
         return [(address, packet) for address, packet in packets if packet.claims]
 
     def _partners(self) -> list[Address]:
-        """With whom to compare everything: a member, and one that is thought dead.
+        """Choose members for a full state exchange: a live one, and one that counts as dead.
 
-        Two halves of a cluster that declared each other dead meet again in no other way.
+        This is the only way in which two halves of a partitioned cluster find each other again.
         """
         dead = [member for member in self.members_table if member.state is MemberState.DEAD]
         chosen = [*self._prober.some(self.members(), 1), *self._prober.some(dead, 1)]
@@ -236,7 +236,7 @@ class Swim:
     def _packet(
         self, kind: PacketKind, number: int, *, target: NodeId = NOBODY, about: Member | None = None
     ) -> Packet:
-        """A packet with as much news as it can carry; a suspect hears of its suspicion first."""
+        """A packet with as many claims as fit; a suspect gets its own suspicion first."""
         budget = self._settings.packet_bytes_max - PACKET_OVERHEAD_BYTES
         first: tuple[Claim, ...] = ()
         if about is not None and about.state is not MemberState.ALIVE:
@@ -249,12 +249,12 @@ class Swim:
 
     def _member(self, node: NodeId) -> Member:
         member = self.members_table.get(node)
-        assert member is not None, "only known members are asked"
+        assert member is not None, "only known members are probed"
         return member
 
 
 class _Relay(NamedTuple):
-    """A question asked for somebody else."""
+    """A probe on behalf of another node."""
 
     number: int
     source: Address

@@ -1,1 +1,1 @@
-"""Connections between nodes: who is at the other end is proved, what is asked is answered."""
+"""Connections between nodes: mutual authentication, requests and one-way notes."""

@@ -1,8 +1,8 @@
-"""One connection to another node, on a socket: introduces itself, then carries frames both ways.
+"""One connection to another node, on a socket: handshake, then frames in both directions.
 
-Promises: nothing but the introduction is sent or taken before the other node is proved; questions
-may be many at a time and each gets its own answer; what waits to be sent is bounded, then notes are
-dropped and questions refused; when the connection ends, everybody who waits is notified.
+Guarantees: nothing but the handshake is sent or accepted before the other node is authenticated;
+many requests may be in flight and each gets its own answer; the send buffer is bounded, then notes
+are dropped and requests refused; when the connection ends, all pending requests fail.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mainstem.cluster.peers.protection import FrameProtection
 
 BUFFER_BYTES: Final = 64 * 1024
-# Before the introduction a stranger may make this node keep so much.
+# Bytes that an unauthenticated peer may make this node buffer.
 HELLO_BYTES_MAX: Final = 4 * 1024
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 QUESTIONS_MAX: Final = 4_096
@@ -45,8 +45,8 @@ class PeerConnection(asyncio.BufferedProtocol):
     """Carries frames to and from another node over one socket.
 
     Args:
-        handshake: how the two nodes introduce themselves; the dialler speaks first.
-        take: is given every note and question.
+        handshake: authenticates the two nodes; the dialler sends first.
+        take: called with every note and request.
         ended: called once with the reason when the connection ends.
     """
 
@@ -70,15 +70,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._ended: MainstemError | None = None
         self.proved: asyncio.Future[Hello] = self._loop.create_future()
         self.is_open = False
-        """Whether the other node is proved and the connection stands."""
+        """Whether the other node is authenticated and the connection is open."""
 
     @property
     def version(self) -> int:
-        """The version of the protocol that both nodes use, once the other one is proved."""
+        """The protocol version that both nodes use, once the other one is authenticated."""
         return self._handshake.version
 
     def note(self, service: PeerService, chunks: Sequence[Chunk]) -> bool:
-        """Say something that is not answered; False if it could not be sent."""
+        """Send a note, which is not answered; False if it could not be sent."""
         if not self.is_open or self._is_full():
             return False
         size = sum(map(len, chunks))
@@ -89,15 +89,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         return True
 
     async def ask(self, service: PeerService, chunks: Sequence[Chunk]) -> memoryview:
-        """The answer to a question.
+        """The answer to a request.
 
         Raises:
-            Unavailable: the connection ended: whether the other node has acted is not known.
-            InvalidRequest: the question is larger than nodes may send each other.
-            MainstemError: what the other node refused it with.
+            Unavailable: the connection ended: it is unknown whether the other node has acted.
+            InvalidRequest: the request is larger than nodes may send each other.
+            MainstemError: the other node's refusal.
         """
         if not self.is_open:
-            raise self._ended or _over("the other node is not proved yet")
+            raise self._ended or _over("the other node is not authenticated yet")
         if self._is_full() or len(self._answers) >= QUESTIONS_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, "too much waits to be sent to the node")
         size = sum(map(len, chunks))
@@ -113,7 +113,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._answers.pop(number, None)
 
     def answer(self, question: Frame, chunks: Sequence[Chunk]) -> None:
-        """Answer a question, with a refusal if the answer is too large; too late does no harm."""
+        """Answer a request, with a refusal if the answer is too large; ignored after the end."""
         size = sum(map(len, chunks))
         if size > BODY_BYTES_MAX:
             self.refuse(question, too_large(question.service, size))
@@ -121,7 +121,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._write(FrameKind.ANSWER, question.service, question.number, chunks, size)
 
     def refuse(self, question: Frame, error: MainstemError) -> None:
-        """Answer a question with an error."""
+        """Answer a request with an error."""
         if self.is_open:
             body = encode_error(error)
             self._write(FrameKind.REFUSAL, question.service, question.number, [body], len(body))
@@ -130,10 +130,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         """End the connection."""
         self._end(error or _over("the connection was closed"))
 
-    # What asyncio calls.
+    # asyncio callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduces this node if it dialled."""
+        """Send this node's hello if it dialled."""
         # A cast, since uvloop's transports are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WAITING_BYTES_MAX)
@@ -145,13 +145,13 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._introduce(hello)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Says where the next bytes belong."""
+        """The buffer for the next bytes."""
         return self._cutter.free_space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Takes what has arrived."""
+        """Handle received bytes."""
         try:
-            # What follows a proof is protected by it: handshakes are cut frame by frame.
+            # What follows a proof is protected by it: handshakes are decoded frame by frame.
             while not self.is_open and self._ended is None:
                 frames = self._cutter.received(nbytes, limit=1)
                 nbytes = 0
@@ -162,14 +162,14 @@ class PeerConnection(asyncio.BufferedProtocol):
                 if self.is_open:
                     self._received(frame)
         except NoCommonVersion as error:
-            if self._handshake.side == "listener":  # the dialler's log has to name both, too
+            if self._handshake.side == "listener":  # so that the dialler's log names both, too
                 self._introduce(self._handshake.hello)
             self._refuse_other(error, at_once=False)
         except Corrupt as error:
             self._refuse_other(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tells everybody who waits."""
+        """Fail all pending requests."""
         self._end(_over(str(exc) if exc is not None else "the other node closed the connection"))
 
     # Inside.
@@ -179,11 +179,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         if kind is FrameKind.NOTE or kind is FrameKind.QUESTION:
             self._take(self, frame)
         elif kind is FrameKind.HELLO:
-            raise Corrupt("a node introduces itself twice")
+            raise Corrupt("a node sent two handshakes")
         else:
             answer = self._answers.pop(frame.number, None)
             if answer is None or answer.done():
-                return  # who asked has gone
+                return  # the requester has given up
             if kind is FrameKind.ANSWER:
                 answer.set_result(frame.body)
             else:
@@ -194,11 +194,11 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _introduced(self, frame: Frame) -> None:
         if frame.kind is not FrameKind.HELLO:
-            raise Corrupt("a node speaks before it is known")
+            raise Corrupt("a node sent a frame before the handshake")
         for reply in self._handshake.on_message(frame.body):
             self._introduce(reply)
         if self._handshake.is_proved:
-            assert self._handshake.other is not None, "who is proved has a name"
+            assert self._handshake.other is not None, "an authenticated node has an id"
             self._cutter.body_bytes_max = BODY_BYTES_MAX
             self._protect_frames()
             self.is_open = True
@@ -212,7 +212,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         keys = self._handshake.keys
         if keys is None:
             return
-        # Its ciphers take 7 MB, which a lone node can do without.
+        # Imported late: its ciphers take 7 MB, which a single node does not need.
         from mainstem.cluster.peers.protection import FrameProtection  # noqa: PLC0415
 
         send, receive = keys if self._handshake.side == "dialler" else reversed(keys)
@@ -233,7 +233,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             pieces = protection.protect(head, chunks)
         if len(pieces) == 1:
             self._transport.write(pieces[0])
-        elif self._is_tls:  # which may keep what it is given; much of it is only borrowed
+        elif self._is_tls:  # the transport may keep the data, and much of it is only borrowed
             self._transport.write(b"".join(pieces))
         else:
             self._transport.writelines(pieces)
@@ -265,21 +265,21 @@ class PeerConnection(asyncio.BufferedProtocol):
                 answer.set_exception(_over(error.cause))
         if not self.proved.done():
             self.proved.set_exception(error)
-            self.proved.exception()  # nobody may be waiting
+            self.proved.exception()  # the caller may have given up
         self._on_end(self, error)
 
 
 def _is_local(transport: asyncio.BaseTransport) -> bool:
-    """Whether both ends of a connection are on this machine, as far as addresses tell."""
+    """Whether both ends of a connection are on this machine, as far as addresses show."""
     names = [transport.get_extra_info(name) for name in ("peername", "sockname")]
     return all(name and ip_address(name[0].split("%")[0]).is_loopback for name in names)
 
 
 def too_large(service: int, size: int, most: int = BODY_BYTES_MAX) -> InvalidRequest:
-    """What is not sent, since a frame carries less."""
+    """The refusal of a message that is larger than a frame may be."""
     return InvalidRequest(
         ErrorCode.RECORD_TOO_LARGE,
-        f"{size} bytes are more than the {most} that nodes send each other at a time",
+        f"{size} bytes exceed the limit of {most} for a message between nodes",
         subject=f"service {PeerService(service).name}",
         remedy="send smaller batches or requests",
     )

@@ -1,8 +1,8 @@
-"""Errors that travel from node to node and come out as they went in, but for a disk that fails.
+"""Errors sent between nodes: decoded as the error that was raised, except for a failed disk.
 
-Codes travel by name: a node of another release may know codes that this one does not. A node whose
-disk fails is about to end. To whoever asked it that is a node that cannot be reached: taken for the
-own disk's failure it would end that node, too.
+Codes are sent by name: a node of another release may have codes that this one does not. A node
+whose disk fails is about to stop. The requester gets that as an unreachable node: as its
+own disk's failure the error would stop the requester, too.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ from mainstem.model.errors import (
 
 
 class Unreachable(Unavailable):
-    """A node cannot be reached now: it was told nothing."""
+    """A node cannot be reached now: the request was not sent."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(ErrorCode.WRITER_UNAVAILABLE, cause)
@@ -53,12 +53,12 @@ def decode_error(data: bytes | memoryview) -> MainstemError:
     """The error that another node raised.
 
     Raises:
-        Corrupt: these are not the bytes of one.
+        Corrupt: these are not the bytes of an error.
     """
     try:
         found = _refusals.decode(data)
     except DECODE_ERRORS as error:
-        raise Corrupt(f"not a refusal of a node: {error}") from error
+        raise Corrupt(f"not an error of a node: {error}") from error
     family = _FAMILIES.get(found.family)
     if family is None:
         return Corrupt(found.cause, subject=found.subject, remedy=found.remedy)
@@ -67,6 +67,6 @@ def decode_error(data: bytes | memoryview) -> MainstemError:
         cause = f"{found.code}: {found.cause}"
         return family(ErrorCode.INTERNAL, cause, subject=found.subject, remedy=found.remedy)
     if code is ErrorCode.STORAGE_FAILED:
-        cause = f"the disk of the node that was asked fails: {found.cause}"
+        cause = f"the disk of the remote node has failed: {found.cause}"
         return family(ErrorCode.WRITER_UNAVAILABLE, cause, subject=found.subject)
     return family(code, found.cause, subject=found.subject, remedy=found.remedy)

@@ -1,4 +1,4 @@
-"""What two nodes send each other, cut into frames.
+"""Frames between two nodes.
 
     length   kind     service   number    body
     4 bytes  1 byte   1 byte    4 bytes   length - 6 bytes
@@ -28,12 +28,12 @@ SPARE_BYTES_MAX: Final = 1024 * 1024
 
 
 Chunk = bytes | bytearray | memoryview
-# Checks a whole frame, its tag behind it; the body.
+# Verifies a whole frame with its tag; returns the body.
 Opener = Callable[[memoryview], memoryview]
 
 
 class FrameKind(IntEnum):
-    """What a frame is."""
+    """Kind of a frame."""
 
     HELLO = 0
     NOTE = 1
@@ -46,7 +46,7 @@ _KINDS: Final = tuple(FrameKind)
 
 
 class PeerService(IntEnum):
-    """For which part of a node a frame is."""
+    """The part of a node that a frame is for."""
 
     HANDSHAKE = 0
     RAFT = 1
@@ -64,7 +64,7 @@ class PeerService(IntEnum):
 
 
 class Frame(NamedTuple):
-    """One frame; nobody writes to what its body looks at."""
+    """One frame; the buffer that its body views is not written to."""
 
     kind: FrameKind
     service: int
@@ -73,22 +73,22 @@ class Frame(NamedTuple):
 
 
 def header(kind: FrameKind, service: int, number: int, body_bytes: int) -> bytes:
-    """What goes before a body."""
+    """The header of a frame."""
     return HEADER.pack(COUNTED_BYTES + body_bytes, kind, service, number)
 
 
 class FrameDecoder:
-    """Collects received bytes and cuts them into frames, without copying what has arrived whole.
+    """Collects received bytes and cuts them into frames, without copying complete ones.
 
-    Bytes are put behind those before them. At its end a buffer begins anew if nobody looks at it;
-    whoever does keeps it, and another takes its place. Buffers grow with the frames that come, so
-    that the next of that size needs no other.
+    Bytes are appended to those before them. A full buffer is reused from its start if no frame
+    refers to it; otherwise a new one replaces it. Buffers grow with the frames received, so
+    that the next frame of that size needs no new one.
 
     Args:
         body_bytes_max: a larger body is refused before memory is allocated for it.
 
     Attributes:
-        opener: opens every frame that is cut from now on; None: frames have no tag.
+        opener: verifies every frame that is cut from now on; None: frames have no tag.
     """
 
     def __init__(self, *, buffer_bytes: int, body_bytes_max: int) -> None:
@@ -98,22 +98,22 @@ class FrameDecoder:
         self._usual_bytes = buffer_bytes
         self._buffer = bytearray(buffer_bytes)
         self._spare = bytearray()
-        # The unfinished frame: where it begins, how far it has come, and its size once known.
+        # The unfinished frame: where it starts, how much has arrived, and its size once known.
         self._start = self._until = 0
         self._need = HEADER.size
 
     def free_space(self) -> memoryview:
-        """Where the next bytes belong."""
+        """The buffer for the next bytes."""
         start, until = self._start, self._until
         if start == until > 0 or start + max(self._need, self._buffer_bytes) > len(self._buffer):
             self._make_space()
         return memoryview(self._buffer)[self._until :]
 
     def received(self, count: int, *, limit: int | None = None) -> list[Frame]:
-        """So many bytes have come; the frames that are whole now, or the first of them.
+        """So many bytes have arrived; the frames that are complete now, or the first of them.
 
         Raises:
-            Corrupt: what comes is no frame, is too large a one, or is not opened.
+            Corrupt: the bytes are no frame, it is too large, or its tag is wrong.
         """
         self._until += count
         frames: list[Frame] = []
@@ -139,7 +139,7 @@ class FrameDecoder:
         return frames
 
     def _make_space(self) -> None:
-        """Let the unfinished frame stand at the front of a buffer that can hold it."""
+        """Move the unfinished frame to the start of a buffer that can hold it."""
         old, start, held = self._buffer, self._start, self._until - self._start
         wanted = max(self._need, self._buffer_bytes, held + 1)
         is_usual = len(old) <= SPARE_BYTES_MAX or wanted > SPARE_BYTES_MAX
@@ -160,7 +160,7 @@ class FrameDecoder:
 
 
 def _is_unwatched(buffer: bytearray) -> bool:
-    """Whether nothing looks at a buffer: only then may its size change, and here it does not."""
+    """Whether no view of a buffer exists: only then can it be resized, which this tries."""
     try:
         buffer.append(buffer.pop())
     except BufferError:

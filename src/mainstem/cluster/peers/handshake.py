@@ -1,4 +1,4 @@
-"""How two nodes prove to each other that they belong to one cluster, and agree on a version.
+"""Mutual authentication of two nodes of one cluster, and choice of the protocol version.
 
     dialler                                    listener
     Hello(who, versions, nonce, share)  ───▶
@@ -7,13 +7,13 @@
     Proof                               ───▶
 
 A proof is an HMAC with the cluster's secret over both hellos, byte for byte, and the side that
-proves: it cannot be made without the secret, nor sent back, nor used again, and nothing that was
-said can be changed on the way. While a secret is replaced a node knows two and proves both: one
-that the other side knows is enough. A node that is about to join knows the secret and not yet the
-cluster's name: it says none, and is told. Pure.
+sends it: it cannot be made without the secret, nor reflected, nor replayed, and no
+hello can be changed in transit. During rotation of the secret a node has two and proves both: one
+that the other side has is enough. A joining node has the secret but not yet the
+cluster's name: it sends none, and receives it. Pure.
 
-Version 1 puts the listener's proof into its hello, and proves names and nonces only. So that nobody
-in between can make two nodes believe that the other one is old, the highest version is part of the
+Version 1 puts the listener's proof into its hello, and proves names and nonces only. To prevent a
+downgrade by a man in the middle, the highest version is part of the
 nonce as well, as in RFC 8446 §4.1.3: a nonce that announces more than the hello offers is refused.
 """
 
@@ -37,13 +37,13 @@ from mainstem.model.errors import Corrupt
 from mainstem.model.ids import NodeId
 
 if TYPE_CHECKING:
-    # Its ciphers take 7 MB, which a lone node can do without.
+    # Imported late: its ciphers take 7 MB, which a single node does not need.
     from mainstem.cluster.peers.session_keys import KeyExchange, SessionKeys
 
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 NO_CLUSTER: Final = ""
-"""The name of a cluster that a node does not know yet."""
+"""Placeholder for the name of a cluster that a node has not learnt yet."""
 _MARK: Final = b"mspeers"
 CHANCE_BYTES: Final = NONCE_BYTES - len(_MARK) - 1
 Side = Literal["dialler", "listener"]
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who is there. Releases before 0.2 end with the proof and ignore what follows it."""
+    """Identity of a node. Releases before 0.2 end with the proof and ignore what follows it."""
 
     version: int
     cluster: str
@@ -63,18 +63,18 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     highest: int = 0
     share: bytes = b""
     encrypts: bool = False
-    """Whether others could read what this side sends: one side that says so is enough."""
+    """Whether the channel may be read by others: one side that sets it is enough."""
 
     @property
     def versions(self) -> Versions:
-        """What the node offers."""
+        """The versions that the node offers."""
         if not self.highest:
             return Versions(self.version, self.version)
         return Versions(self.lowest, self.highest)
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True):
-    """That a side knows the secret."""
+    """Proof that a side has the secret."""
 
     proof: bytes
 
@@ -93,7 +93,7 @@ def own_hello(
     share: bytes,
     versions: Versions = OWN_VERSIONS,
 ) -> Hello:
-    """What a node says of itself, with ``CHANCE_BYTES`` of chance and its half of the keys."""
+    """This node's hello, with ``CHANCE_BYTES`` of randomness and its half of the keys."""
     assert len(chance) == CHANCE_BYTES, "a nonce has one size"
     return Hello(
         version=versions.lowest,
@@ -111,12 +111,12 @@ class Handshake:
     """One side of one handshake.
 
     Args:
-        side: who dialled.
-        own: what this node says of itself.
+        side: dialler or listener.
+        own: this node's hello.
         exchange: the key exchange that ``own`` holds a half of.
-        secrets: the cluster's secrets; one that both sides know is enough.
+        secrets: the cluster's secrets; one that both sides have is enough.
         expected: the node that was dialled.
-        allows_cleartext: whether a version that cannot encrypt is used where others could read it.
+        allows_cleartext: whether a version without encryption may be used across machines.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Handshake:
         self.version = 0
         self.is_proved = False
         self.keys: SessionKeys | None = None
-        """The keys of the connection; None if the version has none, or nothing is proved yet."""
+        """The keys of the connection; None if the version has none, or before the proof."""
 
     @property
     def encrypts(self) -> bool:
@@ -148,10 +148,10 @@ class Handshake:
         return self._own.encrypts or (self.other is not None and self.other.encrypts)
 
     def on_connected(self, *, is_private: bool) -> list[bytes]:
-        """The connection is there; what this side says now.
+        """The connection is open; the messages this side sends first.
 
         Args:
-            is_private: whether nobody else can read what travels.
+            is_private: whether no other process can read the traffic.
         """
         self._own = msgspec.structs.replace(self._own, encrypts=not is_private)
         self._hellos[self.side] = encode(self._own)
@@ -159,14 +159,14 @@ class Handshake:
 
     @property
     def hello(self) -> bytes:
-        """What this side says of itself."""
+        """This side's hello."""
         return self._hellos[self.side]
 
     def on_message(self, data: bytes | memoryview) -> list[bytes]:
-        """What the other side said; the replies that are due.
+        """Handle a message of the other side; the replies to send.
 
         Raises:
-            Corrupt: the other side is not who it has to be.
+            Corrupt: the other side failed to authenticate.
         """
         if self.other is None:
             return self._on_hello(data)
@@ -191,14 +191,14 @@ class Handshake:
         if len(names) > 1:
             raise Corrupt(
                 f"a node of cluster {hello.cluster!r}; this is {self._own.cluster!r}",
-                remedy="let nodes join their own cluster",
+                remedy="add nodes only to the cluster they were created for",
             )
         if len(hello.nonce) != NONCE_BYTES:
-            raise Corrupt("a node showed no proper nonce")
+            raise Corrupt("a node sent an invalid nonce")
         if self._expected is not None and hello.node != self._expected:
             raise Corrupt(
-                f"node {hello.node} answers where node {self._expected} should be",
-                remedy="give every node an id and an address of its own",
+                f"node {hello.node} answered at the address of node {self._expected}",
+                remedy="give every node its own id and address",
             )
 
     def _check_cleartext(self, hello: Hello) -> None:
@@ -229,7 +229,7 @@ class Handshake:
         ]
         if not shared:
             raise Corrupt(
-                f"node {self.other.node} does not know the cluster's secret",
+                f"node {self.other.node} does not have the cluster's secret",
                 remedy="give every node the same cluster secret",
             )
         if self.version >= FRAMES_PROTECTED_SINCE:
@@ -248,7 +248,7 @@ class Handshake:
         if self.version >= FRAMES_PROTECTED_SINCE:
             hello = b"mainstem peers 2 " + by.encode() + self._transcript()
             return hmac.digest(secret, hello, "sha256")
-        assert self.other is not None, "names are known before they are proved"
+        assert self.other is not None, "cluster names are compared before the proof"
         own, other = self._own, self.other
         pair = (own, other) if self.side == "dialler" else (other, own)
         named = [(h.cluster, h.node, h.broker_epoch, h.nonce) for h in pair]
@@ -259,14 +259,14 @@ class Handshake:
 
 
 def _check_offer(hello: Hello) -> None:
-    """Refuse an offer that was cut short between the nodes."""
+    """Refuse an offer of versions that was altered in transit."""
     marked = hello.nonce[CHANCE_BYTES:-1] == _MARK
     announced = hello.nonce[-1] if marked else LOWEST_VERSION
     if announced != hello.versions.highest:
         raise Corrupt(
             f"node {hello.node} announces version {announced} and offers {hello.versions}: "
-            "its offer was changed between the nodes",
-            remedy="look for what stands between the nodes, and encrypt with cluster.tls",
+            "the offer was altered in transit",
+            remedy="check proxies between the nodes, and encrypt with cluster.tls",
         )
 
 

@@ -3,10 +3,10 @@
     header    body                            tag
     10 bytes  as it is, or encrypted          16 bytes
 
-The nonce is the frame's number in its direction, which does not travel: a frame that was changed,
-left out, repeated, moved, put in or taken from another connection has the wrong tag, and ends the
-connection. Between processes of one machine and inside TLS the body stays as it is, since the tag
-alone takes half the time; otherwise it is encrypted.
+The nonce is the frame's number in its direction, which is not sent: a frame that was changed,
+dropped, repeated, reordered, inserted or taken from another connection has the wrong tag, and ends
+the connection. Between processes of one machine and inside TLS the body is not encrypted, since the
+tag alone takes half the time.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from mainstem.model.errors import Corrupt
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 _HEADER_BYTES: Final = HEADER.size
-# Far from where a key would wear out (NIST SP 800-38D §8.3); the next connection has another.
+# Far below the limit of a key (NIST SP 800-38D §8.3); the next connection has a new one.
 FRAMES_PER_KEY_MAX: Final = 1 << 32
 
 
@@ -30,7 +30,7 @@ class FrameProtection:
     Args:
         send: the key for frames that this node sends.
         receive: the key for frames of the other one.
-        encrypts: whether nobody else may read them.
+        encrypts: whether bodies are encrypted.
     """
 
     def __init__(self, send: bytes, receive: bytes, *, encrypts: bool) -> None:
@@ -41,7 +41,7 @@ class FrameProtection:
         self._received = 0
 
     def protect(self, header: bytes, chunks: Sequence[Chunk]) -> tuple[bytes, ...]:
-        """What travels instead of a header, whose length counts the tag, and a body."""
+        """The protected frame; the length in the header counts the tag."""
         number = self.sent
         assert number < FRAMES_PER_KEY_MAX, "no nonce is used twice"
         self.sent = number + 1
@@ -54,7 +54,7 @@ class FrameProtection:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the key may not be used for another frame."""
+        """Whether the key must not be used for another frame."""
         return self.sent >= FRAMES_PER_KEY_MAX
 
     def open(self, frame: memoryview) -> memoryview:
@@ -72,8 +72,8 @@ class FrameProtection:
             self._unseal(number.to_bytes(12), frame[-TAG_BYTES:], frame[:-TAG_BYTES])
         except InvalidTag:
             raise Corrupt(
-                f"frame {number} is not what the node sent: something between the nodes changed, "
-                "left out, repeated or put in bytes",
-                remedy="look for what stands between the nodes; the connection is made anew",
+                f"frame {number} is not the one the node sent: bytes were changed, "
+                "dropped, repeated or inserted in transit",
+                remedy="check proxies between the nodes; the connection is reopened",
             ) from None
         return frame[_HEADER_BYTES:-TAG_BYTES]

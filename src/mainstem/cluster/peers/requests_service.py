@@ -1,4 +1,4 @@
-"""Requests to other nodes: what a package needs of ``Peers``, and retries while they move."""
+"""Requests to other nodes: the interface that packages need of ``Peers``, and retries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ Found = TypeVar("Found")
 
 
 class PeerRequester(Protocol):
-    """``Peers`` on a network, anything else in simulations."""
+    """``Peers`` on a network, a simulated one in simulations."""
 
     def ask(
         self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
@@ -28,10 +28,10 @@ async def retry_refused(
     *,
     timeout_s: float,
 ) -> Found:
-    """What an attempt returns, tried again for a while after refusals that allow it.
+    """The result of an attempt, repeated for a while after refusals that allow it.
 
     Raises:
-        MainstemError: the last refusal, or the first that allows no repetition.
+        MainstemError: the last refusal, or the first one that is not retriable.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + timeout_s

@@ -1,10 +1,10 @@
-"""The other nodes as this one reaches them: ask, note, and serve what they ask.
+"""Connections to the other nodes: send requests and notes, and serve theirs.
 
-One connection to each node is dialled when it is needed and used by all; what other nodes dial is
-used to answer them. Promises: questions to one node leave in the order in which they were asked; a
-node that cannot be reached is dialled again after a pause that grows, and at once when it is heard
-of; a service that nobody offers is a refusal. When the last connection with a node has ended, it is
-looked for (``watcher``).
+One connection to each node is dialled on demand and shared; connections that other nodes dial are
+used to answer them. Guarantees: requests to one node are sent in the order of the calls; an
+unreachable node is dialled again after a growing delay, and at once when it makes contact;
+a request for a service without a handler is refused. When the last connection with a node has
+ended, ``watcher`` checks whether its process has.
 """
 
 import asyncio
@@ -29,28 +29,28 @@ DIAL_TIMEOUT_S: Final = 5.0
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 5.0
 UNAUTHENTICATED_MAX: Final = 128
-# How long a machine has to say that no process takes connections there.
+# Time-out of the check whether a machine refuses connections.
 LOOK_S: Final = 0.3
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
-# Who asks, and what; the chunks of the answer.
+# The requester and its request; the chunks of the answer.
 Handler = Callable[[NodeId, memoryview], Awaitable[Sequence[Chunk]]]
 NoteHandler = Callable[[NodeId, memoryview], None]
 
 
 class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this node is to the others.
+    """How this node identifies itself to the others.
 
     Args:
         cluster: the cluster's name.
         node: this node.
         broker_epoch: this node's incarnation.
-        secrets: what the cluster's nodes know, the present one first.
-        tls_listen: how to encrypt what is accepted; None: not at all.
-        tls_dial: how to encrypt what is dialled.
-        allows_cleartext: whether nodes of a release that cannot encrypt may be on other machines.
-        versions: which versions of the protocol between nodes this one speaks.
+        secrets: the cluster's secrets, the current one first.
+        tls_listen: TLS of accepted connections; None: no TLS.
+        tls_dial: TLS of dialled connections.
+        allows_cleartext: whether nodes of a release without encryption may be on other machines.
+        versions: which versions of the protocol between nodes this one supports.
     """
 
     cluster: str
@@ -67,9 +67,9 @@ class Peers:
     """Sends notes and requests to other nodes and serves theirs.
 
     Args:
-        settings: who this node is.
-        address_of: where a node is, if that is known.
-        random_bytes: so many bytes that nobody can foretell.
+        settings: how this node identifies itself.
+        address_of: the address of a node, if it is known.
+        random_bytes: returns so many unpredictable bytes.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class Peers:
         )
 
     def belong_to(self, cluster: str) -> None:
-        """This node has learnt the name of its cluster."""
+        """Set the name of the cluster that this node has joined."""
         self._settings = msgspec.structs.replace(self._settings, cluster=cluster)
 
     def know(self, secrets: tuple[bytes, ...]) -> None:
-        """The cluster's secrets have changed: they count for the next connections."""
+        """The cluster's secrets have changed: the new ones apply to new connections."""
         self._settings = msgspec.structs.replace(self._settings, secrets=secrets)
 
     def require(self, version: int) -> None:
-        """Refuse nodes that speak only older versions, and end connections that use one."""
+        """Refuse nodes that support only older versions, and close connections that use one."""
         highest = self._settings.versions.highest
         lowest = min(max(version, OWN_VERSIONS.lowest), highest)
         self._settings = msgspec.structs.replace(self._settings, versions=Versions(lowest, highest))
@@ -115,7 +115,7 @@ class Peers:
                 connection.close(Unreachable(cause))
 
     def version_of(self, node: NodeId) -> int | None:
-        """The version that this node and another one use; None while no connection stands."""
+        """The version that this node and another one use; None without an open connection."""
         line = self._lines.get(node)
         if line is not None and line.current is not None and line.current.is_open:
             return line.current.version
@@ -123,15 +123,15 @@ class Peers:
         return next((connection.version for connection in found), None)
 
     def serve(self, service: PeerService, handler: Handler) -> None:
-        """Answer questions for a service."""
+        """Register the handler of a service's requests."""
         self._handlers[service] = handler
 
     def on_note(self, service: PeerService, handler: NoteHandler) -> None:
-        """Take notes for a service."""
+        """Register the handler of a service's notes."""
         self._note_handlers[service] = handler
 
     async def listen(self, host: str, port: int) -> Address:
-        """Accept other nodes there, on any port if that is 0; the address."""
+        """Accept connections of other nodes, on any port if the port is 0; the address."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._accept, host, port, ssl=self._settings.tls_listen
@@ -140,7 +140,7 @@ class Peers:
         return str(found[0]), int(found[1])
 
     def note(self, node: NodeId, service: PeerService, chunks: Sequence[Chunk]) -> bool:
-        """Send a note to a node; False if that is impossible now."""
+        """Send a note to a node; False if that is not possible now."""
         return self._line(node).note(service, chunks)
 
     async def ask(
@@ -149,10 +149,10 @@ class Peers:
         """A node's answer.
 
         Raises:
-            Unreachable: nothing was asked.
-            Unavailable: it does not answer in time, or is gone: it may have acted.
-            Corrupt: who answers there is not that node of this cluster.
-            MainstemError: what it refused the question with.
+            Unreachable: the request was not sent.
+            Unavailable: no answer in time, or the connection ended: the node may have acted.
+            Corrupt: the process at that address is not that node of this cluster.
+            MainstemError: the node's refusal.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -165,7 +165,7 @@ class Peers:
     async def ask_at(
         self, address: Address, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
-        """The answer of whichever node of the cluster is at an address; raises as ``ask`` does."""
+        """The answer of the node at an address, whichever it is; raises as ``ask`` does."""
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._connect(
@@ -180,15 +180,15 @@ class Peers:
             raise Unavailable(ErrorCode.TIMED_OUT, cause) from None
 
     async def is_refused(self, node: NodeId, *, timeout_s: float) -> bool:
-        """Whether the machine of a node says that no process takes connections there.
+        """Whether the machine of a node reports that no process listens there.
 
-        A machine or a network that says nothing leaves that open.
+        A machine or a network that does not answer leaves that open.
         """
         address = self._address_of(node)
         return address is not None and await refuses(address, timeout_s)
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         await self.watcher.close()
         if self._server is not None:
             self._server.close()
@@ -200,7 +200,7 @@ class Peers:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
-    # What is dialled.
+    # Dialled connections.
 
     def _line(self, node: NodeId) -> "_Line":
         line = self._lines.get(node)
@@ -211,7 +211,7 @@ class Peers:
     async def _dial(self, node: NodeId) -> PeerConnection:
         address = self._address_of(node)
         if address is None:
-            raise Unreachable(f"nobody knows where node {node} is")
+            raise Unreachable(f"the address of node {node} is not known")
         try:
             handshake = _handshake(self._settings, self._random_bytes, "dialler", node)
             return await self._connect(address, handshake, lambda: self.watcher.disconnected(node))
@@ -241,7 +241,7 @@ class Peers:
             raise Unreachable(f"{address[0]}:{address[1]} cannot be reached: {error!r}") from error
         return connection
 
-    # What is accepted.
+    # Accepted connections.
 
     def _accept(self) -> PeerConnection:
         connection = PeerConnection(
@@ -251,8 +251,8 @@ class Peers:
         )
         unknown = [each for each, node in self._accepted.items() if node is None]
         if len(unknown) >= UNAUTHENTICATED_MAX:
-            # A node proves itself at once; who has waited longest is no node.
-            cause = "too many connections have not introduced themselves"
+            # A node authenticates at once; the connection that has waited longest is not a node's.
+            cause = "too many unauthenticated connections"
             unknown[0].close(Unavailable(ErrorCode.OVERLOADED, cause))
         self._accepted[connection] = None
         asyncio.get_running_loop().call_later(DIAL_TIMEOUT_S, _check_known, connection)
@@ -279,8 +279,8 @@ class Peers:
             return
         handler = self._handlers.get(frame.service)
         if handler is None:
-            # It has just begun, and will: who asks is told to come back.
-            connection.refuse(frame, Unreachable(f"nobody serves {frame.service} here yet"))
+            # The node is starting: the requester is asked to retry.
+            connection.refuse(frame, Unreachable(f"{frame.service} is not served here yet"))
             return
         task = asyncio.get_running_loop().create_task(_serve(connection, frame, handler))
         self._answering.add(task)
@@ -294,7 +294,7 @@ def _handshake(
     side: Side,
     expected: NodeId | None,
 ) -> Handshake:
-    # Its ciphers take 7 MB, which a lone node can do without.
+    # Imported late: its ciphers take 7 MB, which a single node does not need.
     from mainstem.cluster.peers.session_keys import KeyExchange  # noqa: PLC0415
 
     exchange = KeyExchange(random_bytes)
@@ -312,13 +312,13 @@ def _handshake(
 
 def _check_served(connection: PeerConnection, task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a question of another node broke this one's code", exc_info=error)
+        _log.error("a request of another node raised an unexpected error", exc_info=error)
         connection.close(Unavailable(ErrorCode.INTERNAL, f"{error!r}"))
 
 
 def _check_known(connection: PeerConnection) -> None:
     if not connection.proved.done():
-        connection.close(Unavailable(ErrorCode.TIMED_OUT, "no introduction in time"))
+        connection.close(Unavailable(ErrorCode.TIMED_OUT, "no handshake in time"))
 
 
 async def _serve(connection: PeerConnection, frame: Frame, handler: Handler) -> None:
@@ -329,7 +329,7 @@ async def _serve(connection: PeerConnection, frame: Frame, handler: Handler) -> 
 
 
 class _Line:
-    """The way to one node: at most one dial at a time, shared by all who wait, in their order."""
+    """The link to one node: at most one dial at a time, shared by all waiting calls, in order."""
 
     def __init__(self, dial: Callable[[], Awaitable[PeerConnection]]) -> None:
         self._dial = dial
@@ -347,14 +347,14 @@ class _Line:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection now."""
+        """Whether there is an open connection now."""
         return self._connection is not None and self._connection.is_open
 
     def wake(self, hello: Hello) -> None:
-        """The node was heard of: dial now if there is reason to; its former process is gone."""
+        """The node made contact: dial now if needed; its former process has ended."""
         connection = self._connection
         if connection is not None and connection.proved.result().broker_epoch < hello.broker_epoch:
-            connection.close(Unreachable("a newer process of the node has been heard of"))
+            connection.close(Unreachable("a newer process of the node has made contact"))
         self._pause_s = PAUSE_S_MIN
         self._not_before_s = 0.0
         self._woken.set()
@@ -367,7 +367,7 @@ class _Line:
         return connection.note(service, chunks)
 
     async def connection(self) -> PeerConnection:
-        # Taken before the turn comes: one failure is for all who waited for that dial.
+        # Taken before the turn comes: one failure applies to all calls that waited for that dial.
         dial = None if self.is_open else self._begin()
         async with self._turn:
             if dial is None and self._connection is not None and self._connection.is_open:
@@ -406,4 +406,4 @@ class _Line:
     def _opened(self, dial: "asyncio.Task[PeerConnection]") -> None:
         self._dialling = None
         if not dial.cancelled():
-            dial.exception()  # whoever waits has it; nobody may
+            dial.exception()  # waiting calls have the exception; there may be none

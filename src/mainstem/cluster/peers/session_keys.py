@@ -1,8 +1,8 @@
-"""Makes the keys of one connection between two nodes: X25519, then HKDF.
+"""Derives the keys of one connection between two nodes: X25519, then HKDF.
 
-The exchange is made anew for every connection, so that who learns the cluster's secret later
-cannot read what was recorded before. The secrets that both nodes know are part of the keys, and so
-is everything that was said in the handshake.
+Every connection has its own exchange, so that a secret that leaks later does not
+decrypt recorded traffic (forward secrecy). The secrets that both nodes have are part of the keys,
+and so is the transcript of the handshake.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class KeyExchange:
     """This node's half of one key exchange.
 
     Args:
-        random_bytes: so many bytes that nobody can foretell.
+        random_bytes: returns so many unpredictable bytes.
     """
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
@@ -42,16 +42,16 @@ class KeyExchange:
 
         Args:
             share: the other node's half.
-            transcript: a digest of what both sides have said.
+            transcript: a digest of both sides' messages.
             secrets: the secrets that both sides have proved.
 
         Raises:
-            Corrupt: the other half is no key.
+            Corrupt: the other half is not a valid key.
         """
         try:
             agreed = self._private.exchange(X25519PublicKey.from_public_bytes(share))
         except ValueError as error:
-            raise Corrupt(f"a node offered no proper key: {error}") from error
+            raise Corrupt(f"a node sent an invalid key: {error}") from error
         material = agreed + b"".join(len(s).to_bytes(4) + s for s in sorted(secrets))
         made = HKDF(SHA256(), 2 * KEY_BYTES, salt=transcript, info=_INFO).derive(material)
         return SessionKeys(made[:KEY_BYTES], made[KEY_BYTES:])

@@ -1,4 +1,4 @@
-"""Which versions of the protocol between nodes a release speaks, and which one two nodes use.
+"""Which versions of the protocol between nodes a release supports, and which one two nodes use.
 
 | version | since | what it adds |
 |---|---|---|

@@ -1,8 +1,8 @@
-"""Looks for nodes that hung up: is the process gone, or only a connection?
+"""Checks disconnected nodes: has the process ended, or only a connection?
 
-A machine whose process has ended refuses connections; one that is silent, or behind a network that
-is, leaves the question open. ``on_gone`` is told of a node only when no connection with it stands
-and its machine refuses a new one. Whoever is told takes it for a hint: safety rests elsewhere.
+A machine whose process has ended refuses connections; one that does not answer, or is behind a
+failed network, leaves the question open. ``on_gone`` is called only when no connection with a node
+is open and its machine refuses a new one. The result is a hint: safety does not depend on it.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from typing import Final
 
 from mainstem.model.ids import NodeId
 
-# When a node that hung up is looked for: a process that ends does not close everything at once.
+# When a disconnected node is checked: a process that ends does not close all sockets at once.
 LOOKS_S: Final = (0.002, 0.01, 0.03, 0.1, 0.3)
-# How long it is news that a node is gone.
+# For how long a node that was found gone is listed.
 LOST_KNOWN_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
 async def refuses(address: tuple[str, int], timeout_s: float) -> bool:
-    """Whether a machine says that no process takes connections there."""
+    """Whether a machine reports that no process listens there."""
     try:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(*address)
@@ -37,7 +37,7 @@ class PeerWatcher:
 
     Args:
         is_refused: whether a node's machine refuses connections.
-        is_receiving: whether any connection with a node stands.
+        is_receiving: whether any connection with a node is open.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PeerWatcher:
         self.on_gone: list[Callable[[NodeId], None]] = []
 
     def missing(self) -> list[NodeId]:
-        """Nodes that have just hung up: they are being looked for, or were found to be gone."""
+        """Nodes that have just disconnected: being checked, or found to have ended."""
         return [node for node in {*self._looking, *self._lost} if not self._is_receiving(node)]
 
     def disconnected(self, node: NodeId) -> None:
@@ -64,7 +64,7 @@ class PeerWatcher:
             look.add_done_callback(lambda _: self._looking.pop(node, None))
 
     async def close(self) -> None:
-        """Look for nobody any more."""
+        """Stop all checks."""
         self._closed = True
         looking = list(self._looking.values())
         for look in looking:
@@ -81,7 +81,7 @@ class PeerWatcher:
             ):
                 continue
             if node not in self._lost:
-                _log.info("no process of node %d is there any more", node)
+                _log.info("the process of node %d has ended", node)
             self._lost.add(node)
             asyncio.get_running_loop().call_later(LOST_KNOWN_S, self._lost.discard, node)
             for notify in self.on_gone:

@@ -1,5 +1,5 @@
 """Raft (Ongaro and Ousterhout, 2014) for the catalogue, in the shape of etcd's library.
 
-``core`` decides and hands out ``Ready`` values; ``driver`` makes them durable, sends and applies.
-Names of messages and states are etcd's, so that whoever knows that library finds the way here.
+``core`` decides and returns ``Ready`` values; ``driver`` makes them durable, sends and applies.
+Names of messages and states are etcd's.
 """

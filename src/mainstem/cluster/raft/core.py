@@ -7,8 +7,8 @@
    propose ──┘            ▲                   └── take_messages()   what may leave meanwhile
                           └── persisted(ready), applied_to(index)
 
-One ``Ready`` is out at a time: the next one is taken after ``persisted``. Messages go on being
-taken in between, so a slow disk delays nobody's heartbeat.
+One ``Ready`` is out at a time: the next one is taken after ``persisted``. Messages are still
+handled in between, so a slow disk delays no heartbeat.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +34,10 @@ from mainstem.model.ids import NodeId
 
 
 class NotLeader(Unavailable):
-    """Only the leader takes proposals; nothing was recorded."""
+    """Only the leader accepts proposals; nothing was recorded."""
 
     def __init__(self, leader: NodeId, cause: str = "") -> None:
-        known = f"node {leader} leads" if leader != NO_NODE else "nobody is known to lead"
+        known = f"node {leader} leads" if leader != NO_NODE else "no leader is known"
         super().__init__(ErrorCode.NOT_COORDINATOR, cause or known)
         self.leader = leader
 
@@ -48,7 +48,7 @@ class Raft:
     Args:
         settings: how this node behaves.
         durable: what its storage holds.
-        chance: a number from 0 to before 1, another one each time.
+        chance: returns a new random number in [0, 1) each time.
         now_s: seconds of a clock that never goes back, as in every later call.
     """
 
@@ -86,25 +86,25 @@ class Raft:
         stepping.tick(self.state)
 
     def step(self, message: RaftMessage, now_s: float) -> None:
-        """A message has come; one that makes no sense any more is dropped."""
+        """Handle a message; one that is out of date is dropped."""
         self.state.now_s = now_s
         stepping.step(self.state, message)
 
     def campaign(self, now_s: float) -> None:
-        """Do not wait for the election timer."""
+        """Campaign without waiting for the election timer."""
         self.state.now_s = now_s
         self.state.election_due_s = now_s
         if not self.state.is_leader:
             self.tick(now_s)
 
     def step_down(self, now_s: float) -> None:
-        """Stop leading: this node cannot do what a leader must."""
+        """Step down: this node cannot do what a leader must."""
         self.state.now_s = now_s
         if self.state.is_leader:
             self.state.become_follower(self.state.term, NO_NODE)
 
     def propose(self, payloads: Sequence[bytes], now_s: float) -> EntryId:
-        """Put entries into the log; the last one. They are committed later, or never.
+        """Append entries to the log; the last one. They are committed later, or never.
 
         Raises:
             NotLeader: nothing was recorded; another node may lead.
@@ -124,40 +124,40 @@ class Raft:
         return last
 
     def propose_change(self, change: ConfChange, now_s: float) -> EntryId:
-        """Put a change of membership into the log.
+        """Append a change of membership to the log.
 
-        A leader does not remove itself: it hands over first, and its successor can be asked.
+        A leader does not remove itself: it transfers leadership, and its successor removes it.
 
         Raises:
             NotLeader: nothing was recorded.
-            Unavailable: not now.
-            InvalidRequest: never.
+            Unavailable: the change is not possible now.
+            InvalidRequest: the change is not possible at all.
         """
         state = _leading(self.state, now_s)
         membership.check_proposal(state, change)
         if membership.drops(change, state.id):
-            raise NotLeader(membership.hand_over(state), "leadership is handed over first")
+            raise NotLeader(membership.hand_over(state), "leadership must be transferred first")
         last = replication.append_entries(state, EntryType.EntryConfChange, [encode_change(change)])
         state.pending_conf_index = last.index
         replication.broadcast_append(state)
         return last
 
     def read_index(self, context: int, now_s: float) -> None:
-        """Ask from which index on a read sees everything; the answer is a ``ReadState``.
+        """Request the index from which on a read is linearisable; the answer is a ``ReadState``.
 
-        It may never come, when the leader is lost or changes: ask again.
+        It may never come, when the leader is lost or changes: repeat the request.
         """
         self.state.now_s = now_s
         reads.read_index(self.state, ReadRequest(self.state.id, context))
 
     def transfer_leadership(self, to: NodeId, now_s: float) -> bool:
-        """Let ``to`` lead instead; False when that makes no sense."""
+        """Transfer leadership to ``to``; False if that is not possible."""
         self.state.now_s = now_s
         return transfer.transfer(self.state, to)
 
     @property
     def has_ready(self) -> bool:
-        """Whether ``ready`` has something to say."""
+        """Whether ``ready`` has something to return."""
         state = self.state
         log = state.log
         return bool(
@@ -178,8 +178,8 @@ class Raft:
         snapshot = state.log.pending_snapshot
         entries = state.log.next_unstable()
         committed = state.log.next_committed(state.settings.append_bytes_max)
-        # How much is committed is kept only along with something else, as it can be learnt again.
-        # But not from somebody who was removed, so a change of membership is never forgotten.
+        # The commit index is stored only along with something else, as it can be learnt again.
+        # But not from a node that was removed, so a change of membership always stores it.
         changes = any(entry.type is EntryType.EntryConfChange for entry in committed)
         keep = bool(entries or snapshot or changes or _vote_differs(state, self._handed_state))
         hard_state = state.hard_state if keep and state.hard_state != self._handed_state else None
@@ -237,11 +237,11 @@ class Raft:
         log.applied = max(log.applied, index)
 
     def apply_change(self, change: ConfChange) -> ConfState:
-        """A committed change of membership holds from now on; the membership."""
+        """A committed change of membership takes effect; the new membership."""
         return membership.apply_change(self.state, change)
 
     def compact(self, snapshot: SnapshotMeta, *, keep: int = 0) -> None:
-        """A snapshot of what is applied is durable; forget entries, but for the last ``keep``."""
+        """A snapshot of what is applied is durable; drop entries, but for the last ``keep``."""
         self.state.log.compact(snapshot, keep=keep)
 
     def report_unreachable(self, node: NodeId, *, gone_s: float | None = None) -> None:
@@ -252,7 +252,7 @@ class Raft:
             election.leader_gone(self.state, node)
 
     def report_snapshot(self, node: NodeId, *, arrived: bool) -> None:
-        """The snapshot that was on its way to a member arrived, or did not."""
+        """A snapshot transfer to a member succeeded or failed."""
         replication.report_snapshot(self.state, node, arrived=arrived)
 
 
@@ -261,7 +261,7 @@ def _leading(state: RaftState, now_s: float) -> RaftState:
     if not state.is_leader:
         raise NotLeader(state.lead)
     if state.lead_transferee != NO_NODE:
-        raise NotLeader(state.lead_transferee, "leadership is being handed over")
+        raise NotLeader(state.lead_transferee, "leadership is being transferred")
     return state
 
 

@@ -1,4 +1,4 @@
-"""Who leads: campaigns, votes, and the first steps of a new leader."""
+"""Elections: campaigns, votes, and the first steps of a new leader."""
 
 from enum import Enum, auto
 
@@ -15,17 +15,17 @@ from mainstem.cluster.raft.quorum import VoteResult
 from mainstem.cluster.raft.state import RaftState
 from mainstem.model.ids import NodeId
 
-# In a request for votes: the leader itself asked for this campaign, so no lease stands against it.
+# In a vote request: the leader itself asked for this campaign, so its lease does not block it.
 CAMPAIGN_TRANSFER = 1
-# After a leader's process has ended, as shares of the election time-out: voters take turns so long
-# apart, each up to so much later by chance, and try again so often if nobody listened yet.
+# After a leader's process has ended, as shares of the election time-out: voters campaign one by
+# one at this distance, plus up to this random delay, and retry so often without answers.
 TURN = 0.12
 TURN_CHANCE = 0.04
 QUICK_CAMPAIGNS = 4
 
 
 class CampaignType(Enum):
-    """Why votes are asked for."""
+    """Kind of a campaign."""
 
     CampaignPreElection = auto()
     CampaignElection = auto()
@@ -46,10 +46,10 @@ def hup(state: RaftState, campaign_type: CampaignType) -> None:
 
 
 def leader_gone(state: RaftState, node: NodeId) -> None:
-    """The process of ``node`` has ended, as its machine says: if it led, it is not waited for.
+    """The process of ``node`` has ended, as its machine reports: do not wait for it as leader.
 
-    Terms and votes are what they were, so a hint that is wrong costs an election and no more. Who
-    was not told so keeps to the leader that it hears, and to its lease.
+    Terms and votes are unchanged, so a wrong hint costs an election and no more. A node
+    without the hint keeps to the leader whose heartbeats it receives, and to its lease.
     """
     if state.is_leader or state.lead != node:
         return
@@ -57,13 +57,13 @@ def leader_gone(state: RaftState, node: NodeId) -> None:
     others = sorted(voter for voter in state.tracker.voters if voter != node)
     if state.id in others:
         state.quick_campaigns = QUICK_CAMPAIGNS
-        # One after the other: two that ask at once would split the votes.
+        # One after the other: two concurrent campaigns would split the votes.
         turn = TURN * others.index(state.id)
         state.shorten_election_timeout(turn + TURN_CHANCE / 2, turn + TURN_CHANCE)
 
 
 def campaign(state: RaftState, campaign_type: CampaignType) -> None:
-    """Ask every voter, this node among them; its own vote counts once it is durable."""
+    """Request the votes of all voters; this node's own vote counts once it is durable."""
     if campaign_type is CampaignType.CampaignPreElection:
         _become_pre_candidate(state)
         request, response = MessageType.MsgPreVote, MessageType.MsgPreVoteResp
@@ -91,7 +91,7 @@ def campaign(state: RaftState, campaign_type: CampaignType) -> None:
 
 
 def _become_pre_candidate(state: RaftState) -> None:
-    # Neither term nor vote changes: a pre-campaign that fails leaves no trace.
+    # Neither term nor vote changes: a failed pre-campaign has no effect.
     state.state = StateType.StatePreCandidate
     state.lead = NO_NODE
     state.tracker.votes.clear()
@@ -104,7 +104,7 @@ def _become_candidate(state: RaftState) -> None:
 
 
 def become_leader(state: RaftState) -> None:
-    """Lead; an empty entry of the new term commits what earlier leaders left."""
+    """Become leader; an empty entry of the new term commits what earlier leaders left."""
     state.reset(state.term)
     state.lead = state.id
     state.state = StateType.StateLeader
@@ -113,15 +113,15 @@ def become_leader(state: RaftState) -> None:
     own = state.tracker.progress[state.id]
     own.become_replicate()
     own.recent_active = True
-    # There may be a change of membership among the entries that are not applied yet: none may be
-    # proposed before they are.
+    # There may be a change of membership among the entries that are not applied yet: no other may
+    # be proposed before they are.
     state.pending_conf_index = state.log.last_index
     replication.append_entries(state, EntryType.EntryNormal, [b""])
     replication.broadcast_append(state)
 
 
 def handle_vote_request(state: RaftState, message: RaftMessage) -> None:
-    """Somebody wants to lead, or to know whether it could."""
+    """Handle a request for a vote or a pre-vote."""
     pre = message.type is MessageType.MsgPreVote
     response = MessageType.MsgPreVoteResp if pre else MessageType.MsgVoteResp
     may_vote = (
@@ -129,7 +129,7 @@ def handle_vote_request(state: RaftState, message: RaftMessage) -> None:
         or (state.vote == NO_NODE and state.lead == NO_NODE)
         or (pre and message.term > state.term)
     )
-    # Learners vote too when they are asked: a candidate that asks has seen them promoted, though
+    # Learners vote too when they are asked: the candidate has applied their promotion, though
     # they may not have.
     if may_vote and _has_all(state, message):
         # In the term of the request: a candidate drops answers from terms that it has left.
@@ -142,18 +142,18 @@ def handle_vote_request(state: RaftState, message: RaftMessage) -> None:
 
 
 def _has_all(state: RaftState, message: RaftMessage) -> bool:
-    """Whether a candidate's log holds everything that may be committed, as far as we can tell."""
+    """Whether a candidate's log holds everything that may be committed, as far as we know."""
     if state.log.is_up_to_date(EntryId(message.index, message.log_term)):
         return True
-    # The only voter there is belongs to every majority since it was one of two, so it holds all
+    # The only voter belongs to every majority since it was one of two, so it holds all
     # that is committed, although we, who were removed, may have written more than that. Without
-    # our vote it would wait for ever, if it does not know yet that it is alone.
+    # our vote it would wait for ever, if it does not know yet that it is the only voter.
     alone = state.tracker.voters == (message.from_,)
     return alone and not state.log.has_change_after(state.log.applied)
 
 
 def handle_vote_response(state: RaftState, message: RaftMessage) -> None:
-    """A vote, given or refused."""
+    """Handle a vote, granted or refused."""
     wanted = {
         StateType.StatePreCandidate: MessageType.MsgPreVoteResp,
         StateType.StateCandidate: MessageType.MsgVoteResp,

@@ -1,8 +1,8 @@
-"""Who belongs to the group, changed one node at a time.
+"""Members of the group, changed one node at a time.
 
 A change takes effect on a node when that node applies it. That is safe because a leader proposes
-the next one only after it applied the last, and every follower that is sent the next one is told in
-the same message that the last is committed, and keeps both in one write: so nobody campaigns under
+the next one only after it applied the last, and a follower receives the next one in the same
+message as the commit of the last, and stores both in one write: so no node campaigns under
 a membership older than the one before.
 """
 
@@ -17,7 +17,7 @@ from mainstem.cluster.raft.state import RaftState
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 
-# A learner that is further behind would, as a voter, hold up everybody's commits.
+# A learner that is further behind would, as a voter, delay all commits.
 PROMOTION_LAG_ENTRIES_MAX = 1_000
 VOTERS_MAX = 7
 
@@ -26,7 +26,7 @@ def changed(conf_state: ConfState, change: ConfChange) -> ConfState:
     """The membership after a change; the same when there is nothing to change.
 
     Raises:
-        InvalidRequest: nobody would be left to vote, or there are too many voters.
+        InvalidRequest: no voter would be left, or there are too many voters.
     """
     node = change.node_id
     voters = {*conf_state.voters} - {node}
@@ -37,7 +37,7 @@ def changed(conf_state: ConfState, change: ConfChange) -> ConfState:
         learners.add(node)
     if not voters:
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, f"without node {node} nobody would vote", subject=str(node)
+            ErrorCode.INVALID_REQUEST, f"node {node} is the only voter", subject=str(node)
         )
     if len(voters) > VOTERS_MAX:
         raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"more than {VOTERS_MAX} voters")
@@ -45,12 +45,12 @@ def changed(conf_state: ConfState, change: ConfChange) -> ConfState:
 
 
 def check_proposal(state: RaftState, change: ConfChange) -> None:
-    """Refuse a change that a leader may not begin now.
+    """Refuse a change that a leader may not start now.
 
     Raises:
         Unavailable: another change is under way, or this leader is too new, or the learner is too
             far behind.
-        InvalidRequest: the change makes no sense.
+        InvalidRequest: the change is not possible.
     """
     if change.node_id < 0:
         raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"no node has the id {change.node_id}")
@@ -73,15 +73,15 @@ def check_proposal(state: RaftState, change: ConfChange) -> None:
 
 
 def apply_change(state: RaftState, change: ConfChange) -> ConfState:
-    """A change is committed: let it hold. The membership from now on."""
+    """Apply a committed change; the new membership."""
     conf_state = changed(state.tracker.conf_state, change)
-    # The newcomer's log is probably empty; the first answer tells where to begin.
+    # The new member's log is probably empty; its first answer contains where to start.
     state.tracker.switch_to(conf_state, max(state.log.last_index, 1))
     if not state.is_leader:
         return conf_state
     if state.id not in conf_state.voters:
-        # Left by an earlier leader. Until somebody else has everything and takes over, this node
-        # leads on without counting itself: of two, the other may not know yet that it is alone.
+        # Proposed by an earlier leader. Until another node has everything and takes over, this node
+        # still leads without counting itself: of two, the other may not know yet that it is alone.
         hand_over(state)
         return conf_state
     if replication.maybe_commit(state):
@@ -94,12 +94,12 @@ def apply_change(state: RaftState, change: ConfChange) -> ConfState:
 
 
 def drops(change: ConfChange, node: NodeId) -> bool:
-    """Whether a node would not be a voter any more."""
+    """Whether a change ends a node's vote."""
     return change.node_id == node and change.type is not ConfChangeType.ConfChangeAddNode
 
 
 def hand_over(state: RaftState) -> NodeId:
-    """Let the voter that is furthest lead; who that is."""
+    """Transfer leadership to the voter that is furthest; its id."""
     others = [node for node in state.tracker.voters if node != state.id]
     successor = max(others, key=lambda node: state.tracker.progress[node].match)
     transfer.transfer(state, successor)
@@ -113,5 +113,5 @@ def _probe_members(state: RaftState) -> None:
 
 
 def members(conf_state: ConfState) -> tuple[NodeId, ...]:
-    """Everybody who is sent the log."""
+    """Every member that receives the log."""
     return tuple(sorted({*conf_state.voters, *conf_state.learners}))

@@ -1,7 +1,7 @@
-"""What Raft nodes say to each other and what they keep: values only, and their bytes.
+"""Messages between Raft nodes and their durable state: values only, and their bytes.
 
-An index counts entries from 1; a term counts elections. ``Ready`` is what the core asks its driver
-to do: the order is *store, send, apply*, and only ``messages`` may leave before the storing is
+An index counts entries from 1; a term counts elections. ``Ready`` is what the core requests of its
+driver: the order is *store, send, apply*, and only ``messages`` may leave before the storing is
 done.
 """
 
@@ -34,13 +34,13 @@ class MessageType(IntEnum):
     MsgReadIndex = 10
     MsgReadIndexResp = 11
     MsgTransferLeader = 12
-    # A snapshot's bytes travel in pieces; the core sees ``MsgSnap`` once they have all arrived.
+    # A snapshot's bytes are sent in chunks; the core gets ``MsgSnap`` once they have all arrived.
     MsgSnapChunk = 13
     MsgSnapChunkResp = 14
 
 
 class StateType(IntEnum):
-    """What a node is at the moment."""
+    """Role of a node."""
 
     StateFollower = 0
     StatePreCandidate = 1
@@ -49,14 +49,14 @@ class StateType(IntEnum):
 
 
 class EntryType(IntEnum):
-    """Who an entry is meant for."""
+    """What an entry contains."""
 
     EntryNormal = 0
     EntryConfChange = 1
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One place in the log. A normal entry without data is a new leader's first."""
+    """One entry of the log. A normal entry without data is a new leader's first."""
 
     term: int
     index: int
@@ -65,21 +65,21 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class EntryId(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Which entry: two logs that hold the same one agree on everything before it."""
+    """Identity of an entry: two logs that hold the same one agree on everything before it."""
 
     index: int
     term: int
 
 
 class ConfState(msgspec.Struct, array_like=True, frozen=True):
-    """Who belongs to the group. Learners receive everything and count for nothing."""
+    """Members of the group. Learners receive everything and do not count for majorities."""
 
     voters: tuple[NodeId, ...] = ()
     learners: tuple[NodeId, ...] = ()
 
 
 class ConfChangeType(IntEnum):
-    """The steps that membership can take, one at a time."""
+    """Kinds of a membership change, one node at a time."""
 
     ConfChangeAddNode = 0
     ConfChangeRemoveNode = 1
@@ -87,14 +87,14 @@ class ConfChangeType(IntEnum):
 
 
 class ConfChange(msgspec.Struct, array_like=True, frozen=True):
-    """One step; adding a learner as a node promotes it, adding a voter as a learner demotes it."""
+    """A change; adding a learner as a node promotes it, adding a voter as a learner demotes it."""
 
     type: ConfChangeType
     node_id: NodeId
 
 
 class HardState(msgspec.Struct, array_like=True, frozen=True):
-    """What a node must not forget over a restart."""
+    """State of a node that must survive a restart."""
 
     term: int = 0
     vote: NodeId = NO_NODE
@@ -102,7 +102,7 @@ class HardState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SoftState(msgspec.Struct, array_like=True, frozen=True):
-    """What a node may forget."""
+    """State of a node that need not survive a restart."""
 
     lead: NodeId
     state: StateType
@@ -110,7 +110,7 @@ class SoftState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SnapshotMeta(msgspec.Struct, array_like=True, frozen=True):
-    """What a snapshot stands for: every entry until ``index``, included."""
+    """What a snapshot covers: every entry until ``index``, included."""
 
     index: int = 0
     term: int = 0
@@ -130,11 +130,11 @@ class ReadState(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class RaftMessage(msgspec.Struct, array_like=True, frozen=True):
-    """One message; which fields mean something depends on the type.
+    """One message; which fields are used depends on the type.
 
     ``index`` and ``log_term`` name an entry (the one before ``entries``, the last of a candidate's
     log, the one acknowledged); ``reject_hint`` is the follower's guess where both logs agree;
-    ``context`` numbers a round of reads, and marks votes that were asked for by the leader itself.
+    ``context`` numbers a read round, and marks campaigns that the leader itself asked for.
     """
 
     type: MessageType
@@ -149,7 +149,7 @@ class RaftMessage(msgspec.Struct, array_like=True, frozen=True):
     reject_hint: int = 0
     context: int = 0
     snapshot: SnapshotMeta | None = None
-    # A piece of a snapshot: its place, and how many bytes there are in all.
+    # A chunk of a snapshot: its position, and the total number of bytes.
     position: int = 0
     total_bytes: int = 0
     data: bytes = b""
@@ -166,7 +166,7 @@ class Ready(msgspec.Struct, frozen=True):
         messages_after_append: may leave only when all of the above is durable.
         committed_entries: to be applied, in this order.
         read_states: reads that may be served.
-        soft_state: who leads, when that changed.
+        soft_state: leader and role, when they changed.
     """
 
     hard_state: HardState | None
@@ -185,7 +185,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class DurableState(msgspec.Struct, frozen=True):
-    """What a node finds when it starts.
+    """The stored state that a node starts from.
 
     ``start`` is the entry before the first of ``entries``; it is at or before the snapshot's end,
     because some entries are kept for followers that are a little behind.
@@ -201,10 +201,10 @@ GENESIS = EntryId(1, 1)
 
 
 def initial_state(voters: tuple[NodeId, ...]) -> DurableState:
-    """How every founder of a group starts, all with the same voters.
+    """How every initial member of a group starts, all with the same voters.
 
-    The log begins after a snapshot of nothing, so that a node which joins later, with a log of no
-    entries at all, is always given a snapshot and learns the founders from it.
+    The log starts after an empty snapshot, so that a node which joins later, with an empty
+    log, is always sent a snapshot and learns the initial members from it.
     """
     meta = SnapshotMeta(GENESIS.index, GENESIS.term, ConfState(tuple(sorted(voters))))
     return DurableState(HardState(GENESIS.term, NO_NODE, GENESIS.index), meta, GENESIS)
@@ -221,10 +221,10 @@ def encode_message(message: RaftMessage) -> bytes:
 
 
 def decode_message(data: bytes | memoryview) -> RaftMessage:
-    """A message that came from another node.
+    """Decode a message of another node.
 
     Raises:
-        Corrupt: it is not one, or it cannot have been written by a sound node.
+        Corrupt: it is not a message, or no correct node can have sent it.
     """
     if len(data) > MESSAGE_BYTES_MAX:
         raise Corrupt(f"a Raft message of {len(data)} bytes")

@@ -1,4 +1,4 @@
-"""How far one follower is, as its leader sees it.
+"""How far one follower is, as its leader knows it.
 
 StateProbe       one message at a time until it is known where both logs agree
 StateReplicate   messages follow each other without waiting, up to the window
@@ -18,7 +18,7 @@ class ProgressState(Enum):
 
 
 class Progress:
-    """What the leader knows (``match``), hopes (``next``) and has under way."""
+    """What the leader knows (``match``), assumes (``next``) and has under way."""
 
     __slots__ = (
         "_inflight", "inflight_max", "is_learner", "match", "msg_app_flow_paused", "next",
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing may be sent until the follower, or a heartbeat's answer, says more."""
+        """Whether nothing may be sent until the follower answers or a heartbeat is answered."""
         return self.state is ProgressState.StateSnapshot or self.msg_app_flow_paused
 
     @property
@@ -53,7 +53,7 @@ class Progress:
         return len(self._inflight)
 
     def become_probe(self) -> None:
-        """Ask again where the logs agree; after a snapshot, from its end on."""
+        """Probe where the logs agree; after a snapshot, from its end on."""
         if self.state is ProgressState.StateSnapshot:
             pending = self.pending_snapshot
             self._reset(ProgressState.StateProbe)
@@ -69,7 +69,7 @@ class Progress:
         self.next = self.match + 1
 
     def become_snapshot(self, index: int) -> None:
-        """The follower needs entries that are gone."""
+        """The follower needs entries that are no longer in the log."""
         self._reset(ProgressState.StateSnapshot)
         self.pending_snapshot = index
         self.next = index + 1
@@ -88,7 +88,7 @@ class Progress:
             self.msg_app_flow_paused = True
 
     def maybe_update(self, index: int) -> bool:
-        """The follower holds everything until ``index``; whether that is news."""
+        """The follower holds everything until ``index``; whether that is new."""
         if index <= self.match:
             return False
         self.match = index
@@ -102,7 +102,7 @@ class Progress:
             self._inflight.popleft()
 
     def maybe_decrease_to(self, rejected: int, match_hint: int) -> bool:
-        """The follower has no such entry at ``rejected``; False when that is old news.
+        """The follower has no such entry at ``rejected``; False when that is out of date.
 
         Its guess is followed also after entries were sent without waiting: acknowledgements may
         have been lost, and going back to ``match`` could cost a snapshot.

@@ -1,6 +1,6 @@
 """The log of one node, in memory, and how much of it has reached the disk.
 
-    snapshot ......... committed entries that a file stands for
+    snapshot ......... committed entries that a file covers
        start | entries ..................................... last
                   applied <= committed         stable <= handed <= last
 
@@ -52,11 +52,11 @@ class RaftLog:
 
     @property
     def first_index(self) -> int:
-        """The index of the first entry that is still here."""
+        """The index of the first entry that is in memory."""
         return self.start.index + 1
 
     def term(self, index: int) -> int | None:
-        """The term of an entry; None when it is gone or not there yet."""
+        """The term of an entry; None when it was dropped or is not there yet."""
         place = index - self.start.index - 1
         if place == -1:
             return self.start.term
@@ -93,7 +93,7 @@ class RaftLog:
         return tuple(chosen)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Put entries at the place that their index names; what stood there and after it goes."""
+        """Put entries at their indexes; existing entries from there on are removed."""
         first = entries[0].index
         assert self.committed < first <= self.last_index + 1, "entries that do not fit"
         if first <= self.last_index:
@@ -103,7 +103,7 @@ class RaftLog:
         self._entries.extend(entries)
 
     def maybe_append(self, previous: EntryId, entries: Sequence[Entry], commit: int) -> int | None:
-        """What a leader sent; the last index that is now the same here, or None: logs differ."""
+        """Append a leader's entries; the last index that now matches, or None: logs differ."""
         if not self.matches(previous):
             return None
         last = previous.index + len(entries)
@@ -134,7 +134,7 @@ class RaftLog:
 
     def restore(self, snapshot: SnapshotMeta) -> None:
         """A leader's snapshot takes the place of the whole log."""
-        assert snapshot.index > self.committed, "a snapshot of the past"
+        assert snapshot.index > self.committed, "a snapshot older than the commit index"
         self.snapshot = self.pending_snapshot = snapshot
         self.start = snapshot.id
         self._entries.clear()
@@ -142,7 +142,7 @@ class RaftLog:
         self.handed = self.stable = snapshot.index
 
     def compact(self, snapshot: SnapshotMeta, *, keep: int) -> None:
-        """A snapshot of what is applied is durable; forget entries, but for the last ``keep``."""
+        """A snapshot of what is applied is durable; drop entries, but for the last ``keep``."""
         if snapshot.index <= self.snapshot.index:
             return
         assert snapshot.index <= self.applied, "a snapshot of what is not applied"

@@ -1,8 +1,8 @@
-"""Reads that wait until a majority has confirmed who leads.
+"""Reads that wait until a majority has confirmed the leader.
 
-A leader notes the committed index, numbers the round, and lets heartbeats carry the number. Once a
-majority has answered it, or a later one, nobody else can have led when the read began, so whoever
-has applied that index sees everything that was committed before.
+A leader notes the committed index, numbers the round, and sends the number with heartbeats. Once a
+majority has answered it, or a later one, no other node can have led when the read started, so a
+node that has applied that index has everything that was committed before.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from mainstem.model.ids import NodeId
 
 
 class ReadRequest(NamedTuple):
-    """Who asks, and under which number of its own."""
+    """The node that reads, and its own number for the read."""
 
     node: NodeId
     context: int
@@ -47,7 +47,7 @@ class ReadRounds:
 
     @property
     def last_number(self) -> int:
-        """The round that the next heartbeat should ask about; 0 when nobody waits."""
+        """The round that the next heartbeat should carry; 0 when no read waits."""
         return self._rounds[-1].number if self._rounds else 0
 
     def wait(self, request: ReadRequest) -> None:
@@ -60,7 +60,7 @@ class ReadRounds:
         return waiting
 
     def open(self, request: ReadRequest, index: int, myself: NodeId) -> int:
-        """Begin a round; its number."""
+        """Start a round; its number."""
         self._number += 1
         self._rounds.append(_Round(self._number, request, index, {myself: True}))
         return self._number
@@ -68,7 +68,7 @@ class ReadRounds:
     def acknowledge(
         self, node: NodeId, number: int, voters: Collection[NodeId]
     ) -> list[tuple[ReadRequest, int]]:
-        """A node still follows as of round ``number``; the reads that this settles."""
+        """A node confirmed round ``number``; the reads that this completes."""
         confirmed = 0
         for place, waiting in enumerate(self._rounds, start=1):
             if waiting.number > number:

@@ -1,6 +1,6 @@
 """Linearisable reads without writing: read-index (Raft thesis §6.4).
 
-A read served on the strength of clocks alone (a leader's lease) is not offered: it trades safety
+A read that relies on clocks alone (a leader's lease) is not offered: it trades safety
 for one round of heartbeats, and the catalogue is read from memory most of the time anyway.
 """
 
@@ -11,8 +11,8 @@ from mainstem.model.ids import NodeId
 
 
 def broadcast_heartbeat(state: RaftState) -> None:
-    """Show every member who leads, and ask about the reads that wait."""
-    # Whoever was asked about a read was shown it too: the next showing has time.
+    """Send a heartbeat to every member, with the number of the read round that waits."""
+    # A read round is a heartbeat too: the next one is due a full interval later.
     state.heartbeat_due_s = state.now_s + state.settings.heartbeat_s
     for node in state.tracker.progress:
         if node != state.id:
@@ -20,14 +20,14 @@ def broadcast_heartbeat(state: RaftState) -> None:
 
 
 def _send_heartbeat(state: RaftState, to: NodeId, context: int) -> None:
-    # Never beyond what the follower is known to hold: what it has after that may be another's.
+    # Never beyond what the follower is known to hold: later entries may be another leader's.
     commit = min(state.tracker.progress[to].match, state.log.committed)
     heartbeat = MessageType.MsgHeartbeat
     state.send(RaftMessage(heartbeat, to, state.id, state.term, commit=commit, context=context))
 
 
 def read_index(state: RaftState, request: ReadRequest) -> None:
-    """Take a read on, or pass it to the leader; one that cannot be taken on is dropped."""
+    """Accept a read, or forward it to the leader; one that cannot be accepted is dropped."""
     if not state.is_leader:
         if state.lead != NO_NODE and request.node == state.id:
             ask = MessageType.MsgReadIndex
@@ -44,13 +44,13 @@ def read_index(state: RaftState, request: ReadRequest) -> None:
 
 
 def release_waiting(state: RaftState) -> None:
-    """The leader has committed in its term: reads that waited for that may begin."""
+    """The leader has committed in its term: reads that waited for that may start."""
     for request in state.reads.take_waiting():
         read_index(state, request)
 
 
 def handle_heartbeat_context(state: RaftState, message: RaftMessage) -> None:
-    """A follower answered a heartbeat that asked about reads."""
+    """A follower answered a heartbeat that carried a read round."""
     settled = state.reads.acknowledge(message.from_, message.context, state.tracker.voters)
     for request, index in settled:
         _answer(state, request, index)

@@ -1,4 +1,4 @@
-"""Entries on their way: what a leader sends, what a follower makes of it, what is committed."""
+"""Replication of entries: what a leader sends, how a follower handles it, what is committed."""
 
 from mainstem.cluster.raft.messages import (
     Entry,
@@ -14,7 +14,7 @@ from mainstem.model.ids import NodeId
 
 
 def append_entries(state: RaftState, kind: EntryType, payloads: list[bytes]) -> EntryId:
-    """Put a leader's new entries at the end of its own log; the last one."""
+    """Append a leader's new entries to its own log; the last one."""
     index = state.log.last_index
     entries = [
         Entry(state.term, index + place, kind, data) for place, data in enumerate(payloads, start=1)
@@ -24,14 +24,14 @@ def append_entries(state: RaftState, kind: EntryType, payloads: list[bytes]) -> 
 
 
 def broadcast_append(state: RaftState) -> None:
-    """Send every member what it lacks, or at least how much is committed."""
+    """Send every member what it lacks, or at least the commit index."""
     for node in state.tracker.progress:
         if node != state.id:
             send_append(state, node)
 
 
 def send_append(state: RaftState, to: NodeId, *, if_empty: bool = True) -> bool:
-    """Send one message with the entries that a member lacks; whether there was one to send."""
+    """Send one message with the entries that a member lacks; whether one was sent."""
     progress = state.tracker.progress[to]
     if progress.is_paused:
         return False
@@ -75,7 +75,7 @@ def maybe_commit(state: RaftState) -> bool:
     """Commit what a majority holds; whether that is more than before.
 
     Only an entry of the leader's own term is committed by counting; earlier ones are committed by
-    standing before it (Raft paper, figure 8).
+    preceding it (Raft paper, figure 8).
     """
     index = state.tracker.committed()
     if index <= state.log.committed or state.log.term(index) != state.term:
@@ -85,7 +85,7 @@ def maybe_commit(state: RaftState) -> bool:
 
 
 def handle_append(state: RaftState, message: RaftMessage) -> None:
-    """A follower is sent entries."""
+    """A follower receives entries."""
     if message.index < state.log.committed:
         state.reply(message, MessageType.MsgAppResp, index=state.log.committed)
         return
@@ -94,7 +94,7 @@ def handle_append(state: RaftState, message: RaftMessage) -> None:
     if last is not None:
         state.reply(message, MessageType.MsgAppResp, index=last)
         return
-    # A guess where the logs agree saves the leader from asking entry by entry.
+    # A guess where the logs agree saves the leader from probing entry by entry.
     hint = state.log.find_conflict_by_term(
         min(message.index, state.log.last_index), message.log_term
     )
@@ -141,7 +141,7 @@ def _on_match(state: RaftState, progress: Progress, index: int) -> None:
     if progress.state is ProgressState.StateProbe:
         progress.become_replicate()
     elif progress.state is ProgressState.StateSnapshot:
-        # Any way of reaching entries that are still here will do, not only this snapshot.
+        # Any way of reaching entries that are still in the log will do, not only this snapshot.
         if progress.match + 1 >= state.log.first_index:
             progress.become_probe()
             progress.become_replicate()
@@ -158,7 +158,7 @@ def _handle_rejection(state: RaftState, message: RaftMessage, progress: Progress
 
 
 def handle_heartbeat_response(state: RaftState, message: RaftMessage) -> None:
-    """A follower lives; perhaps what was sent to it does not."""
+    """A follower answered a heartbeat; messages to it may have been lost."""
     progress = state.tracker.progress[message.from_]
     progress.recent_active = True
     progress.msg_app_flow_paused = False
@@ -168,7 +168,7 @@ def handle_heartbeat_response(state: RaftState, message: RaftMessage) -> None:
 
 
 def send_timeout_now(state: RaftState, to: NodeId) -> None:
-    """Tell a follower that has everything to campaign at once."""
+    """Ask a follower that has everything to campaign at once."""
     state.send(RaftMessage(MessageType.MsgTimeoutNow, to, state.id, state.term))
 
 
@@ -180,7 +180,7 @@ def report_unreachable(state: RaftState, node: NodeId) -> None:
 
 
 def report_snapshot(state: RaftState, node: NodeId, *, arrived: bool) -> None:
-    """A snapshot reached a member, or did not; in either case its next answer decides."""
+    """A snapshot transfer succeeded or failed; in either case the member's next answer decides."""
     progress = state.tracker.progress.get(node)
     if progress is None or progress.state is not ProgressState.StateSnapshot:
         return
@@ -191,7 +191,7 @@ def report_snapshot(state: RaftState, node: NodeId, *, arrived: bool) -> None:
 
 
 def restore(state: RaftState, snapshot: SnapshotMeta) -> bool:
-    """Begin anew from a leader's snapshot; False when this log has all of it.
+    """Start over from a leader's snapshot; False when this log has all of it.
 
     The snapshot may be older than the entry that adds this node: that entry follows.
     """

@@ -1,7 +1,7 @@
-"""What one Raft node knows, and the few steps that every part of the core takes.
+"""State of one Raft node, and the few steps that every part of the core uses.
 
 The parts (``election``, ``replication``, ``reads``, ``membership``, ``transfer``) are functions
-over this state; ``core`` calls them. Time is handed in with every call and kept as ``now_s``.
+over this state; ``core`` calls them. Time is passed in with every call and kept as ``now_s``.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from mainstem.cluster.raft.tracker import Tracker
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import KIB, MIB
 
-# What these say rests on a term, a vote or entries that a crash must not take back. A request for
+# These messages depend on a term, a vote or entries that a crash must not revert. A request for
 # votes is among them: it names the end of the log, and a grant that comes late would otherwise
 # elect a node which has lost that end.
 AFTER_APPEND = frozenset(
@@ -44,10 +44,10 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         node_id: this node.
         election_timeout_s: silence after which a follower may campaign; each waits up to twice as
-            long, by chance. Raise it where disks stall for longer.
-        heartbeat_s: how often a leader shows itself.
-        pre_vote: ask whether a campaign could succeed before it disturbs anybody.
-        check_quorum: a leader that hears no majority steps down; followers that hear a leader
+            long, at random. Raise it where disks stall for longer.
+        heartbeat_s: how often a leader sends heartbeats.
+        pre_vote: check whether a campaign could succeed before starting a new term.
+        check_quorum: a leader without answers of a majority steps down; followers of a live leader
             ignore candidates.
         append_bytes_max: size of one message with entries.
         inflight_max: messages under way to one follower.
@@ -130,7 +130,7 @@ class RaftState:
         self.last_contact_s = float("-inf")
         self.heartbeat_due_s = self.quorum_due_s = self.transfer_due_s = now_s
         self.election_due_s = now_s
-        self.quick_campaigns = 0  # pre-campaigns left that follow each other quickly
+        self.quick_campaigns = 0  # remaining pre-campaigns in quick succession
         self.become_follower(self.term, NO_NODE)
 
     @property
@@ -145,17 +145,17 @@ class RaftState:
 
     @property
     def led_term(self) -> int | None:
-        """The term in which this node leads; None: it does not."""
+        """The term in which this node leads; None: it does not lead."""
         return self.term if self.is_leader else None
 
     @property
     def hard_state(self) -> HardState:
-        """What must be kept, as of now."""
+        """The durable state, as of now."""
         return HardState(self.term, self.vote, self.log.committed)
 
     @property
     def soft_state(self) -> SoftState:
-        """Who leads, as of now."""
+        """Leader and role, as of now."""
         return SoftState(self.lead, self.state, self.term)
 
     @property
@@ -166,7 +166,7 @@ class RaftState:
 
     @property
     def in_lease(self) -> bool:
-        """Whether a leader was heard so recently that no candidate is to be listened to."""
+        """Whether a leader made contact so recently that candidates are ignored."""
         if not self.settings.check_quorum or self.lead == NO_NODE:
             return False
         silence_s = self.now_s - self.last_contact_s
@@ -178,11 +178,11 @@ class RaftState:
         return self.log.term(self.log.committed) == self.term
 
     def send(self, message: RaftMessage) -> None:
-        """Let a message go, now or once what it rests on is durable."""
+        """Send a message, now or once the state it depends on is durable."""
         waits = message.type in AFTER_APPEND
         if message.type is MessageType.MsgHeartbeatResp:
             # The answer to a heartbeat must not wait for a slow disk, or a stalled one would cost a
-            # leader its majority. It rests on the term only.
+            # leader its majority. It depends on the term only.
             waits = (self.durable.term, self.durable.vote) != (self.term, self.vote)
         (self.messages_after_append if waits else self.messages).append(message)
 
@@ -203,13 +203,13 @@ class RaftState:
         )
 
     def become_follower(self, term: int, lead: NodeId) -> None:
-        """Follow ``lead``, or nobody yet."""
+        """Follow ``lead``, or no leader yet."""
         self.reset(term)
         self.lead = lead
         self.state = StateType.StateFollower
 
     def reset(self, term: int) -> None:
-        """Begin a term, or begin it anew in another role."""
+        """Start a term, or restart it in another role."""
         assert term >= self.term, "terms do not go back"
         if term != self.term:
             self.term, self.vote = term, NO_NODE
@@ -227,17 +227,17 @@ class RaftState:
         return progress is not None and progress.maybe_update(self.log.stable)
 
     def reset_election_timer(self) -> None:
-        """Wait once or twice the time-out, by chance, before the next campaign."""
+        """Wait once or twice the time-out, at random, before the next campaign."""
         wait_s = self.settings.election_timeout_s * (1 + self._chance())
         self.election_due_s = self.now_s + wait_s
 
     def shorten_election_timeout(self, least: float, most: float) -> None:
-        """Campaign sooner, after such shares of the time-out, by chance."""
+        """Campaign sooner, after such shares of the time-out, at random."""
         share = least + (most - least) * self._chance()
         self.election_due_s = self.now_s + self.settings.election_timeout_s * share
 
     def note_leader(self, lead: NodeId) -> None:
-        """The leader of this term said something."""
+        """The leader of this term made contact."""
         self.lead = lead
         self.quick_campaigns = 0
         self.last_contact_s = self.now_s

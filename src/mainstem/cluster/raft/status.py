@@ -1,4 +1,4 @@
-"""How one node sees the group: for people, metrics and Kafka's DescribeQuorum."""
+"""One node's view of the group: for people, metrics and Kafka's DescribeQuorum."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from mainstem.model.ids import NodeId
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """One member; how far it is, only its leader knows."""
+    """One member; only its leader knows how far it is."""
 
     node_id: NodeId
     is_learner: bool
@@ -33,7 +33,7 @@ class RaftStatus(msgspec.Struct, frozen=True):
 
 
 def status_of(state: RaftState) -> RaftStatus:
-    """What is known now."""
+    """The current view."""
     leads = state.is_leader
     members = tuple(
         MemberStatus(

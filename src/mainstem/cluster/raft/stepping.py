@@ -1,4 +1,4 @@
-"""What each message and each moment means to a node: the term first, then the role."""
+"""Handles each message and each timer: the term first, then the role."""
 
 from mainstem.cluster.raft import election, membership, reads, replication, transfer
 from mainstem.cluster.raft.election import CAMPAIGN_TRANSFER, CampaignType
@@ -40,7 +40,7 @@ def _tick_leader(state: RaftState) -> None:
 
 
 def step(state: RaftState, message: RaftMessage) -> None:
-    """A message has come; one that makes no sense any more is dropped."""
+    """Handle a message; one that is out of date is dropped."""
     if message.term > state.term and not _enter_term(state, message):
         return
     if message.term < state.term:
@@ -66,7 +66,7 @@ def _enter_term(state: RaftState, message: RaftMessage) -> bool:
         forced = message.context == CAMPAIGN_TRANSFER
         if state.in_lease and not forced:
             return False
-    # A question about a term, and the consent to it, do not begin that term.
+    # A pre-vote request for a term, and the answer to it, do not start that term.
     if message.type is MessageType.MsgPreVote:
         election.handle_vote_request(state, message)
         return False
@@ -79,7 +79,7 @@ def _enter_term(state: RaftState, message: RaftMessage) -> bool:
 
 
 def _answer_the_past(state: RaftState, message: RaftMessage) -> None:
-    """Somebody is behind; without an answer it would never know."""
+    """A sender is behind; without an answer it would not find out."""
     if message.type in FROM_LEADER:
         state.reply(message, MessageType.MsgAppResp, reject=True)
     elif message.type is MessageType.MsgPreVote:

@@ -1,4 +1,4 @@
-"""Who belongs to the group, how far each is, who was heard, who voted how."""
+"""Members of the group, how far each is, which ones were active, and their votes."""
 
 from mainstem.cluster.raft.messages import ConfState
 from mainstem.cluster.raft.progress import Progress
@@ -18,18 +18,18 @@ class Tracker:
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
-        """Those who elect and commit."""
+        """The members that elect and commit."""
         return self.conf_state.voters
 
     def switch_to(self, conf_state: ConfState, next_index: int) -> None:
-        """Let another membership hold; who stays keeps its progress."""
+        """Change the membership; remaining members keep their progress."""
         members = sorted({*conf_state.voters, *conf_state.learners})
         progress = {}
         for node in members:
             known = self.progress.get(node)
             if known is None:
                 known = Progress(next_index, self._inflight_max, is_learner=False)
-                # A newcomer is given one round before its silence counts against the leader.
+                # A new member has one round before its silence counts against the leader.
                 known.recent_active = True
             known.is_learner = node in conf_state.learners
             progress[node] = known
@@ -37,7 +37,7 @@ class Tracker:
         self.progress = progress
 
     def reset(self, next_index: int) -> None:
-        """Know nothing about anybody, as at the beginning of a term."""
+        """Reset all progress and votes, as at the start of a term."""
         self.votes.clear()
         self.progress = {
             node: Progress(next_index, self._inflight_max, is_learner=known.is_learner)
@@ -55,7 +55,7 @@ class Tracker:
         return vote_result(self.voters, self.votes)
 
     def quorum_active(self, myself: NodeId) -> bool:
-        """Whether more than half of the voters were heard since the last time."""
+        """Whether more than half of the voters were active since the last call."""
         active = {
             node: known.recent_active or node == myself for node, known in self.progress.items()
         }

@@ -1,4 +1,4 @@
-"""Handing leadership over: bring one follower up to date, then tell it to campaign at once."""
+"""Leadership transfer: bring one follower up to date, then ask it to campaign at once."""
 
 from mainstem.cluster.raft import replication
 from mainstem.cluster.raft.messages import NO_NODE, MessageType, RaftMessage
@@ -7,11 +7,11 @@ from mainstem.model.ids import NodeId
 
 
 def transfer(state: RaftState, to: NodeId) -> bool:
-    """Begin a transfer, or pass the request on to the leader; False when it makes no sense."""
+    """Start a transfer, or forward the request to the leader; False if it is not possible."""
     if not state.is_leader:
         if state.lead == NO_NODE:
             return False
-        # ``index`` carries the one who shall lead.
+        # ``index`` carries the id of the new leader.
         kind = MessageType.MsgTransferLeader
         state.send(RaftMessage(kind, state.lead, state.id, state.term, index=to))
         return True
@@ -20,7 +20,7 @@ def transfer(state: RaftState, to: NodeId) -> bool:
     if to == state.lead_transferee:
         return True
     state.lead_transferee = to
-    # Nobody may propose meanwhile, so a follower that does not manage in time is given up.
+    # Proposals are refused meanwhile, so a follower that is not ready in time is given up.
     state.transfer_due_s = state.now_s + state.settings.election_timeout_s
     if state.tracker.progress[to].match == state.log.last_index:
         replication.send_timeout_now(state, to)

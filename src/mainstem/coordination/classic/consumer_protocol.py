@@ -1,10 +1,10 @@
-"""What classic consumers write into the metadata and the assignment of a group, and back.
+"""Codec for the subscription metadata and the assignment of classic consumers.
 
     subscription: version (2)  topics  user data  [1: owned partitions  [2: generation  [3: rack]]]
     assignment:   version (2)  topics with partitions  user data
 
-Later versions only add to the end, so a newer one reads as version 3. Bytes that do not have that
-shape are ``Corrupt``; nothing at all is an empty assignment.
+Later versions only append fields, so a newer one is read as version 3. Bytes in any other format
+are ``Corrupt``; no bytes at all are an empty assignment.
 """
 
 import struct
@@ -23,7 +23,7 @@ NamedPartitions = dict[str, frozenset[int]]
 
 
 class Subscription(Struct, frozen=True):
-    """What a classic consumer wants, and what it has."""
+    """Topics that a classic consumer subscribes to, and the partitions it owns."""
 
     version: int
     topics: tuple[str, ...]
@@ -32,17 +32,17 @@ class Subscription(Struct, frozen=True):
 
 
 class EmbeddedAssignment(Struct, frozen=True):
-    """What a classic consumer was given by its group's leader."""
+    """Partitions that the group leader assigned to a classic consumer."""
 
     partitions: NamedPartitions
     user_data: bytes = b""
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """The metadata of a classic consumer.
+    """Decode the metadata of a classic consumer.
 
     Raises:
-        Corrupt: it has another shape.
+        Corrupt: the bytes have another format.
     """
     try:
         reader = PrimitiveReader(data)
@@ -54,15 +54,15 @@ def read_subscription(data: bytes) -> Subscription:
             reader.int32()
         rack_id = reader.nullable_text() if version >= _FIRST_WITH_RACK else None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Corrupt(f"not the metadata of a consumer: {error}") from error
+        raise Corrupt(f"invalid consumer metadata: {error}") from error
     return Subscription(max(version, 0), topics, owned, rack_id)
 
 
 def read_assignment(data: bytes) -> EmbeddedAssignment:
-    """The assignment of a classic consumer.
+    """Decode the assignment of a classic consumer.
 
     Raises:
-        Corrupt: it has another shape.
+        Corrupt: the bytes have another format.
     """
     if not data:
         return EmbeddedAssignment({})
@@ -71,11 +71,11 @@ def read_assignment(data: bytes) -> EmbeddedAssignment:
         reader.int16()
         return EmbeddedAssignment(_read_partitions(reader), reader.sized())
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Corrupt(f"not the assignment of a consumer: {error}") from error
+        raise Corrupt(f"invalid consumer assignment: {error}") from error
 
 
 def assignment_bytes(partitions: NamedPartitions, version: int) -> bytes:
-    """An assignment as a classic consumer reads it."""
+    """Encode an assignment for a classic consumer."""
     parts = [SHORT.pack(version), INT.pack(len(partitions))]
     for topic in sorted(partitions):
         indexes = sorted(partitions[topic])

@@ -1,4 +1,4 @@
-"""A group's last complete generation: to a fact, back from a fact, and as administrators see it."""
+"""A group's last complete generation: saved as a fact, restored from one, listed and described."""
 
 from mainstem.coordination.classic.group import ClassicMember, Group, GroupState
 from mainstem.coordination.groups.facts import GroupSaved, SavedMember
@@ -6,7 +6,7 @@ from mainstem.coordination.groups.requests import DescribedGroup, DescribedMembe
 
 
 def save(group: Group, wall_ms: int, *, assignments: dict[str, bytes] | None = None) -> GroupSaved:
-    """The generation as a fact; with ``assignments`` in place of the present ones."""
+    """The generation as a fact, with ``assignments`` instead of the current ones if given."""
     return GroupSaved(
         group.id,
         protocol_type=group.protocol_type or "",
@@ -31,7 +31,7 @@ def save(group: Group, wall_ms: int, *, assignments: dict[str, bytes] | None = N
 
 
 def restore(group: Group, saved: GroupSaved) -> None:
-    """Make ``group`` what was saved. Members it knows keep what is not stored."""
+    """Restore ``group`` from a saved fact. Known members keep the state that is not stored."""
     stored = dict.fromkeys(m.member_id for m in saved.members)
     for member_id in [m for m in group.members if m not in stored]:
         group.remove(member_id)
@@ -40,7 +40,7 @@ def restore(group: Group, saved: GroupSaved) -> None:
     group.generation = saved.generation
     for member in saved.members:
         _restore_member(group, member, saved)
-    # The order is the order of election: it has to be the same wherever the fact is replayed.
+    # The order decides which member leads: it has to be the same on every node that replays it.
     group.members = {m: group.members[m] for m in stored if m in group.members}
     group.protocol_type = saved.protocol_type or None
     if saved.leader in group.members:
@@ -68,7 +68,7 @@ def _restore_member(group: Group, saved: SavedMember, generation: GroupSaved) ->
         )
         group.add(member, generation.protocol_type)
         return
-    # A member in service has said more than is stored; one that comes from an older fact has not.
+    # A connected member has sent all its protocols; one from an older fact has only the stored one.
     if protocols[0] not in known.protocols:
         group.update(known, protocols)
     known.rebalance_timeout_ms = saved.rebalance_timeout_ms
@@ -77,7 +77,7 @@ def _restore_member(group: Group, saved: SavedMember, generation: GroupSaved) ->
 
 
 def listed(group: Group) -> ListedGroup:
-    """One line of a list of groups."""
+    """The entry of the group in a list of groups."""
     return ListedGroup(
         group.id,
         group.state.value,
@@ -88,7 +88,7 @@ def listed(group: Group) -> ListedGroup:
 
 
 def described(group: Group) -> DescribedGroup:
-    """The group in full; metadata and assignments are shown once they belong together."""
+    """Describe the group; metadata and assignments are included once they are consistent."""
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group.id,

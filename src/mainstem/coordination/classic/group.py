@@ -2,12 +2,13 @@
 
     Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader's sync──▶ Stable
       ▲                    ▲  │                               │                                │
-      └──nobody joined─────┼──┘                               │ a member changes, goes, joins  │
+      └──no member joined──┼──┘                               │ a member changes, leaves, joins│
                            └──────────────────────────────────┴────────────────────────────────┘
 
 What is stored (``GroupSaved``) is the last complete generation. Parked requests, members that have
-been given an id but have not joined, and deadlines are not stored: after a restart members find out
-by their next heartbeat. ``groups`` decides when a group moves; this class keeps its parts in step.
+been given an id but have not joined, and deadlines are not stored: after a restart members detect
+it by their next heartbeat. ``GroupTable`` decides state changes; this class keeps the fields
+consistent.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from enum import Enum
 from mainstem.coordination.classic.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from mainstem.model.errors import ErrorCode, Fenced
 
-# Lengths, time-outs: what a stored member takes beside its texts, its metadata and its assignment.
+# Bytes of lengths and timeouts in a stored member, beside its strings, metadata and assignment.
 _FIXED_BYTES = 32
 _UNSTAMPED = -1
 
@@ -25,7 +26,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(Enum):
-    """Where a group stands; the values are what Kafka tools print."""
+    """State of a group; the values are those that Kafka tools print."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -35,7 +36,7 @@ class GroupState(Enum):
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member. The tickets name its parked requests; without a deadline it is not timed."""
+    """One member. Tickets identify its parked requests; without a deadline it does not expire."""
 
     id: str
     instance_id: str | None
@@ -51,19 +52,19 @@ class ClassicMember:
     deadline_ms: int | None = None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member said for that protocol."""
+        """The metadata that the member sent for that protocol."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
     @property
     def size_bytes(self) -> int:
-        """At least what the member adds to the record that keeps its generation."""
+        """Lower bound of the bytes that the member adds to the record of its generation."""
         names = (self.id, self.instance_id or "", self.client_id, self.client_host)
         metadata = sum(len(data) for _, data in self.protocols)
         return _FIXED_BYTES + sum(len(name.encode()) for name in names) + metadata
 
     @property
     def is_excused(self) -> bool:
-        """Whether silence is no sign of death: an answer is owed to the member."""
+        """Whether the member waits for a response and so cannot send heartbeats."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
 
@@ -71,7 +72,7 @@ class ClassicMember:
 class Group:
     """Holds the members, votes and generation of a classic group.
 
-    ``state_ms`` is a date, every deadline is a point of the monotonic clock.
+    ``state_ms`` is wall-clock time, every deadline is monotonic time.
     """
 
     id: str
@@ -86,7 +87,7 @@ class Group:
     pending: dict[str, int] = field(default_factory=dict)  # member id -> deadline
     unsynced: set[str] = field(default_factory=set)
     subscribed: frozenset[str] | None = None
-    # The first rebalance of an empty group waits for more members: (delay, rest of the patience).
+    # The first rebalance of an empty group waits for more members: (delay, remaining wait).
     initial_wait_ms: tuple[int, int] | None = None
     grew_while_waiting: bool = False
     join_deadline_ms: int | None = None
@@ -98,26 +99,28 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in and nobody is about to come in."""
+        """Whether the group has no members and no pending member ids."""
         return self.state is GroupState.EMPTY and not self.pending
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member, and everybody who was given an id, waits for the generation."""
+        """Whether every member, including those with a pending id, has joined the generation."""
         return self.awaiting_join == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The patience of the most patient member."""
+        """The longest rebalance timeout of all members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take a member in; the first one leads and says what the group is for."""
+        """Add a member; the first one becomes leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
-        assert self.protocol_type == protocol_type, "members of one group are of one kind"
+        assert self.protocol_type == protocol_type, (
+            "all members of a group have the same protocol type"
+        )
         if member.instance_id is not None:
-            assert member.instance_id not in self.statics, "an instance id names one member"
+            assert member.instance_id not in self.statics, "an instance id belongs to one member"
             self.statics[member.instance_id] = member.id
         self.leader = self.leader or member.id
         self.members[member.id] = member
@@ -125,7 +128,7 @@ class Group:
         self.pending.pop(member.id, None)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Take a member out, or forget one that never joined; another one may have to lead."""
+        """Remove a member or a pending member id; elect another leader if needed."""
         self.pending.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is None:
@@ -139,11 +142,11 @@ class Group:
         return member
 
     def replace(self, old_id: str, new: ClassicMember) -> ClassicMember:
-        """A static member came back under a new id and takes the place of its old self."""
+        """Replace a static member that rejoined under a new member id."""
         old = self.members[old_id]
         assert old.instance_id is not None
         assert old.instance_id == new.instance_id
-        # The order of members is the order in which they came; the place is kept.
+        # Members are ordered by when they joined; the new id keeps the position of the old one.
         self.members = {m.id: m for m in (new if m is old else m for m in self.members.values())}
         self._count(old, -1)
         self._count(new, 1)
@@ -156,19 +159,19 @@ class Group:
         return old
 
     def update(self, member: ClassicMember, protocols: Protocols) -> None:
-        """A member changed its mind about protocols or metadata."""
+        """Update the protocols and metadata of a member."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def park_join(self, member: ClassicMember, ticket: int) -> int | None:
-        """The member waits for the generation; the ticket it waited under before, if any."""
+        """Park the member's join until the generation is complete; returns its earlier ticket."""
         before, member.join_ticket = member.join_ticket, ticket
         self.awaiting_join += before is None
         return before
 
     def take_join(self, member: ClassicMember) -> int | None:
-        """The ticket of the member's join, which is about to be answered."""
+        """Take the ticket of the member's parked join, which the caller answers."""
         ticket, member.join_ticket = member.join_ticket, None
         self.awaiting_join -= ticket is not None
         return ticket
@@ -183,13 +186,13 @@ class Group:
             self.awaiting_join += sign
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that claims to call, or a refusal."""
+        """The member with these ids; raises if it is unknown or fenced."""
         if instance_id is not None:
             known = self.statics.get(instance_id)
             if known is not None and known != member_id:
                 raise Fenced(
                     ErrorCode.FENCED_MEMBER,
-                    f"instance {instance_id} now is member {known}, not {member_id}",
+                    f"instance {instance_id} is now member {known}, not {member_id}",
                     subject=self.id,
                 )
             if known is None:
@@ -200,7 +203,7 @@ class Group:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member of this kind and with these protocols fits in."""
+        """Whether a member with this protocol type and these protocols is compatible."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         all_members = len(self.members)
@@ -209,7 +212,7 @@ class Group:
         )
 
     def select_protocol(self, changed: dict[str, Protocols] | None = None) -> str:
-        """The protocol that all support and most prefer, were the members ``changed`` like that."""
+        """The protocol that all members support and most prefer, after applying ``changed``."""
         ballots = [
             changed.get(m.id, m.protocols) if changed else m.protocols
             for m in self.members.values()
@@ -218,11 +221,11 @@ class Group:
         votes: Counter[str] = Counter()
         for ballot in ballots:
             votes[next(name for name, _ in ballot if support[name] == len(ballots))] += 1
-        # Of equal counts the one voted for first wins, so that the choice can be repeated.
+        # On a tie the protocol voted for first wins, so that the choice is deterministic.
         return votes.most_common(1)[0][0]
 
     def elect_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False if nobody has."""
+        """Ensure that the leader is a member that joined; False if no member has."""
         if self.leader is not None and self.members[self.leader].join_ticket is not None:
             return True
         joined = next((m.id for m in self.members.values() if m.join_ticket is not None), None)
@@ -230,7 +233,7 @@ class Group:
         return joined is not None
 
     def next_generation(self, wall_ms: int) -> None:
-        """All who will be in are in."""
+        """Start the next generation with the members that joined."""
         self.generation += 1
         self.unsynced.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -244,25 +247,25 @@ class Group:
 
     @property
     def is_consumer(self) -> bool:
-        """Whether the members are consumers, whose metadata says which topics they read."""
+        """Whether the members are consumers, whose metadata contains their topics."""
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the group reads ``topic``; consumers nobody could ask are taken to."""
+        """Whether the group reads ``topic``; True if the subscription is not known."""
         return self.is_consumer if self.subscribed is None else topic in self.subscribed
 
     def expiry_start_ms(self, commit_ms: int) -> int | None:
-        """Since when a position nobody reads is on its way out; None: it is not."""
+        """Time from which the retention of an unused offset counts; None if it does not expire."""
         if self.protocol_type is None:
             return commit_ms
         if self.state is GroupState.EMPTY:
-            # Groups stored by very old nodes do not say when they became empty.
+            # Groups stored by very old nodes lack the time at which they became empty.
             return commit_ms if self.state_ms == _UNSTAMPED else self.state_ms
         knows_topics = self.is_consumer and self.subscribed is not None
         return commit_ms if self.state is GroupState.STABLE and knows_topics else None
 
     def note_subscriptions(self) -> None:
-        """Remember which topics this generation reads."""
+        """Record the topics that this generation reads."""
         self.subscribed = None
         if not self.is_consumer:
             return
@@ -276,5 +279,5 @@ class Group:
 
 
 def unknown_member(group_id: str, member_id: str) -> Fenced:
-    """The refusal that makes a client join anew."""
+    """The error that makes a client join again with a new member id."""
     return Fenced(ErrorCode.UNKNOWN_MEMBER, f"no member {member_id!r}", subject=group_id)

@@ -1,11 +1,11 @@
 """Shard: the classic consumer groups whose names fall on one internal stream.
 
-Requests change what is not stored (who waits, who is expected when); a generation is a fact that
-is stored first and takes effect by ``replay``. A request that is refused outright raises; one that
-may have to wait is parked under its ticket and answered through effects.
+Requests change only state that is not stored (parked requests, deadlines); a generation is a fact
+that is stored first and takes effect by ``replay``. A request that is refused at once raises; one
+that may have to wait is parked under its ticket and answered through effects.
 
-Promises: generations of a group only grow; a stable generation has exactly one leader and every
-member of it has been offered its assignment; what ``replay`` rebuilds is what was stored.
+Guarantees: generations of a group only grow; a stable generation has exactly one leader and an
+assignment for every member; ``replay`` rebuilds exactly what was stored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +45,8 @@ class GroupTable:
     """The groups of one shard.
 
     Args:
-        settings: time-outs and bounds.
-        new_id: makes the part of a member id that is never used twice.
+        settings: timeouts and limits.
+        new_id: returns the unique part of a member id.
     """
 
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
@@ -56,7 +56,7 @@ class GroupTable:
         self._join_handler = JoinHandler(settings, self._rebalancer, new_id)
 
     def get(self, group_id: str) -> Group | None:
-        """The group, if there is one."""
+        """The group with that id, or None."""
         return self._groups.get(group_id)
 
     def __iter__(self) -> Iterator[Group]:
@@ -66,11 +66,11 @@ class GroupTable:
         return len(self._groups)
 
     def check(self, request: JoinRequest) -> None:
-        """Refuse a join that no group would accept."""
+        """Validate the fields of a join that do not depend on the group."""
         self._join_handler.check(request)
 
     def join(self, request: JoinRequest, ticket: int, now: Instant) -> GroupEffects:
-        """A member wants to be in the next generation."""
+        """Handle JoinGroup: the member takes part in the next generation."""
         self._join_handler.check(request)
         group = self._groups.get(request.group_id)
         if group is None:
@@ -82,7 +82,7 @@ class GroupTable:
         return effects
 
     def sync(self, request: SyncRequest, ticket: int, now: Instant) -> GroupEffects:
-        """A member wants its assignment; the leader brings it."""
+        """Handle SyncGroup: a member requests its assignment, the leader sends all assignments."""
         group = self._group(request.group_id, request.member_id)
         member = group.check_member(request.member_id, request.instance_id)
         _check_generation(group, request.generation)
@@ -92,7 +92,9 @@ class GroupTable:
         ):
             if given is not None and is_so is not None and given != is_so:
                 raise InvalidRequest(
-                    ErrorCode.INCONSISTENT_PROTOCOL, f"{given} is not {is_so}", subject=group.id
+                    ErrorCode.INCONSISTENT_PROTOCOL,
+                    f"{given} is not the group's {is_so}",
+                    subject=group.id,
                 )
         if group.state is GroupState.PREPARING:
             raise rebalance_in_progress(group.id)
@@ -115,7 +117,7 @@ class GroupTable:
         return effects
 
     def heartbeat(self, request: HeartbeatRequest, now: Instant) -> None:
-        """A member is alive; raises if it has to do something about its membership."""
+        """Handle Heartbeat; raises if the member has to rejoin."""
         group = self._group(request.group_id, request.member_id)
         member = group.check_member(request.member_id, request.instance_id)
         _check_generation(group, request.generation)
@@ -124,13 +126,13 @@ class GroupTable:
             raise rebalance_in_progress(group.id)
 
     def touch(self, member: ClassicMember, now: Instant) -> None:
-        """Any sign of life. The alarm that is set may ring too early; it then is set again."""
+        """Extend the member's session. The timer is not moved; if it fires early, it is reset."""
         member.deadline_ms = now.monotonic_ms + member.session_timeout_ms
 
     def leave(
         self, group_id: str, leaving_members: Sequence[LeavingMember], now: Instant
     ) -> tuple[list[CommitResult], GroupEffects]:
-        """Members go, or an administrator removes them."""
+        """Handle LeaveGroup, sent by a member or by an administrator who removes members."""
         group = self._group(group_id, "")
         effects = GroupEffects()
         outcomes = [
@@ -141,7 +143,7 @@ class GroupTable:
         return outcomes, effects
 
     def on_time(self, group_id: str, now: Instant) -> GroupEffects:
-        """A deadline of the group may have come."""
+        """Act on deadlines of the group that have passed."""
         effects = GroupEffects()
         group = self._groups.get(group_id)
         if group is not None:
@@ -149,7 +151,7 @@ class GroupTable:
         return effects
 
     def stored(self, then: AfterStored, saved: GroupSaved, now: Instant) -> GroupEffects:
-        """The fact that something waited for is stored: replay it and go on."""
+        """Replay a stored fact and continue what waited for it."""
         effects = GroupEffects()
         group = self._groups[then.group_id]
         match then:
@@ -165,14 +167,14 @@ class GroupTable:
                     leads = member.id == group.leader
                     effects.answer(ticket, join_answer(group, member, skip_assignment=leads))
                 else:
-                    # An older client that hears it leads would assign anew, and nobody would
-                    # learn of it: name the leader it no longer is.
+                    # An older client that is named leader would compute an assignment that no
+                    # member receives: answer with the id of the former leader.
                     answer = join_answer(group, member, with_members=False)
                     effects.answer(ticket, replace(answer, leader=leader or ""))
         return effects
 
     def refused(self, then: AfterStored, error: MainstemError, now: Instant) -> GroupEffects:
-        """The fact that something waited for could not be stored."""
+        """Undo what waited for a fact that could not be stored."""
         effects = GroupEffects()
         match then:
             case Assigned(group_id):
@@ -184,22 +186,22 @@ class GroupTable:
         return effects
 
     def replay(self, fact: GroupSaved | GroupRemoved) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         if isinstance(fact, GroupRemoved):
             self._groups.pop(fact.group_id, None)
             return
         generation.restore(self.ensure(fact.group_id, fact.state_ms), fact)
 
     def ensure(self, group_id: str, wall_ms: int) -> Group:
-        """The group; an empty one without a type if it is new (it only keeps positions)."""
+        """The group; a new one is empty and has no protocol type (it only commits offsets)."""
         return self._groups.setdefault(group_id, Group(group_id, state_ms=wall_ms))
 
     def forget(self, group_id: str) -> None:
-        """Drop a group that was never stored, or is a consumer group now."""
+        """Remove a group that was never stored, or that has become a consumer group."""
         self._groups.pop(group_id, None)
 
     def take_over(self, group_id: str, change: Downgraded, now: Instant) -> GroupEffects:
-        """A consumer group became a classic one: its members go on here."""
+        """Take over the members of a consumer group that became a classic group."""
         group = self._groups[group_id]
         effects = GroupEffects()
         for member_id, protocols in change.protocols.items():
@@ -210,7 +212,7 @@ class GroupTable:
         return effects
 
     def loaded(self, now: Instant) -> dict[str, GroupEffects]:
-        """All facts are replayed: expect every member, shrink groups that are too large."""
+        """Start the session timers after replay, and remove members beyond the limit."""
         every = {}
         for group in self._groups.values():
             effects = every[group.id] = GroupEffects()
@@ -247,7 +249,7 @@ def _check_generation(group: Group, given: int) -> None:
     if given != group.generation:
         raise Fenced(
             ErrorCode.ILLEGAL_GENERATION,
-            f"generation {given} is not the present one, {group.generation}",
+            f"generation {given} is not the current generation, {group.generation}",
             subject=group.id,
         )
 
@@ -257,6 +259,6 @@ def _check_assignments(group: Group, request: SyncRequest) -> None:
     if size > GROUP_METADATA_BYTES_MAX:
         raise InvalidRequest(
             ErrorCode.RECORD_TOO_LARGE,
-            f"assignments of {size} bytes, {GROUP_METADATA_BYTES_MAX} are allowed",
+            f"assignments of {size} bytes exceed the limit of {GROUP_METADATA_BYTES_MAX}",
             subject=group.id,
         )

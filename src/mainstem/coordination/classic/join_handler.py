@@ -1,9 +1,9 @@
-"""Who may join a group and under which id: new members, returning ones, static ones (KIP-345).
+"""Admission of members to a group: new members, rejoining ones, static ones (KIP-345).
 
-no id, no instance        a new id; clients that can are asked to come back with it (KIP-394)
-no id, known instance     takes the place of its old self, which is fenced
-an id that was handed out is admitted
-an id of a member         its metadata is updated; the group rebalances if that matters
+no id, no instance        gets a new id; newer clients have to join again with it (KIP-394)
+no id, known instance     replaces the earlier member of that instance, which is fenced
+a pending id              is admitted
+the id of a member        its metadata is updated; the group rebalances if it changed
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from mainstem.model.limits import (
 
 
 class JoinHandler:
-    """Admits members; how the group then moves is the rebalancer's business."""
+    """Admits members; the rebalancer decides the state changes that follow."""
 
     def __init__(
         self, settings: GroupSettings, rebalancer: Rebalancer, new_id: Callable[[], str]
@@ -46,7 +46,7 @@ class JoinHandler:
         self._new_id = new_id
 
     def check(self, request: JoinRequest) -> None:
-        """Refuse what no group would accept."""
+        """Validate the fields of a join that do not depend on the group."""
         shortest, longest = (
             self._settings.session_timeout_min_ms,
             self._settings.session_timeout_max_ms,
@@ -54,7 +54,7 @@ class JoinHandler:
         if not shortest <= request.session_timeout_ms <= longest:
             raise InvalidRequest(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"{request.session_timeout_ms} ms is not between {shortest} and {longest}",
+                f"{request.session_timeout_ms} ms is not between {shortest} and {longest} ms",
                 subject=request.group_id,
             )
         names = [name for name, _ in request.protocols]
@@ -62,7 +62,7 @@ class JoinHandler:
         if longest_name > GROUP_NAME_LENGTH_MAX or len(set(names)) < len(names):
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                "a protocol is named twice or its name is too long",
+                "a protocol name occurs twice or is too long",
                 subject=request.group_id,
             )
         if request.instance_id is not None and len(request.instance_id) > TOPIC_NAME_LENGTH_MAX:
@@ -73,15 +73,15 @@ class JoinHandler:
             )
 
     def join(self, group: Group, request: JoinRequest, ticket: int, now: Instant) -> GroupEffects:
-        """Let a member in, or say why not."""
+        """Admit a member, or answer with the reason why not."""
         arrival = _Joiner(group, request, ticket, now, GroupEffects())
         if not self._has_capacity(group, request):
             self._turn_away(arrival)
         elif not group.supports(request.protocol_type, request.protocols):
             raise InvalidRequest(
                 ErrorCode.INCONSISTENT_PROTOCOL,
-                f"{request.protocol_type} {[name for name, _ in request.protocols]} does not fit "
-                f"the members, which are {group.protocol_type}",
+                f"{request.protocol_type} protocols {[name for name, _ in request.protocols]} do "
+                f"not match the members, which are of type {group.protocol_type}",
                 subject=group.id,
             )
         elif request.member_id in group.pending and request.instance_id is None:
@@ -97,13 +97,13 @@ class JoinHandler:
     def replace(
         self, group: Group, old_id: str, new_id: str, request: JoinRequest, effects: GroupEffects
     ) -> ClassicMember:
-        """Put a static member's new self in the place of the old one, and fence that."""
+        """Replace a static member by its new incarnation, and fence the old one."""
         member = _member(new_id, request)
         member.assignment = group.members[old_id].assignment
         old = group.replace(old_id, member)
         fenced = Fenced(
             ErrorCode.FENCED_MEMBER,
-            f"instance {old.instance_id} came back as {new_id}",
+            f"instance {old.instance_id} rejoined as {new_id}",
             subject=group.id,
         )
         effects.answer(old.join_ticket, fenced)
@@ -111,7 +111,7 @@ class JoinHandler:
         return member
 
     def _has_capacity(self, group: Group, request: JoinRequest) -> bool:
-        # While joins are collected the old size does not count: the last ones to come are too many.
+        # While joins are collected only joined members count: the last to join exceed the limit.
         most = self._settings.members_max
         known = group.members.get(request.member_id)
         if known is None and request.instance_id is not None:
@@ -148,7 +148,7 @@ class JoinHandler:
         if not request.id_required:
             self._admit(arrival, member_id)
             return
-        # A client that gives up now and comes again would otherwise leave a member behind.
+        # A client that times out now and joins again would otherwise leave a stale member behind.
         group.pending[member_id] = now.monotonic_ms + request.session_timeout_ms
         effects.wake_at(group.pending[member_id])
         effects.answer(ticket, Fenced(ErrorCode.MEMBER_ID_REQUIRED, subject=member_id))
@@ -161,7 +161,7 @@ class JoinHandler:
         group.grew_while_waiting = group.initial_wait_ms is not None
         group.add(member, request.protocol_type)
         # A new member cannot send heartbeats before it is answered, and a closed connection is not
-        # noticed while its request is parked: give up on it after a while.
+        # noticed while its request is parked: remove the member after a timeout.
         expect(member, self._settings.new_member_timeout_ms, now, effects)
         self._rebalancer.start_or_continue(group, now, effects)
 
@@ -169,7 +169,7 @@ class JoinHandler:
         group, request, ticket, now, effects = arrival
         is_same = member.protocols == request.protocols
         leads = member.id == group.leader
-        # A leader that joins a stable group wants new assignments: its topics have changed.
+        # A leader that rejoins a stable group requests a rebalance: its topics have changed.
         if is_same and (
             group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not leads)
         ):
@@ -188,7 +188,7 @@ class JoinHandler:
         if group.state is GroupState.STABLE:
             chosen = group.select_protocol({old_id: request.protocols})
             if chosen == group.protocol_name:
-                # Nobody else is disturbed: the assignment goes to the new self.
+                # No rebalance is needed: the new member id takes over the assignment.
                 effects.facts.append(_saved_as(group, old_id, new_id, request, now))
                 effects.then = Replaced(group.id, old_id, new_id, request, ticket)
                 return
@@ -199,7 +199,7 @@ class JoinHandler:
 
 
 class _Joiner(NamedTuple):
-    """One join request while it is decided."""
+    """A join request and the context in which it is decided."""
 
     group: Group
     request: JoinRequest
@@ -223,7 +223,7 @@ def _member(member_id: str, request: JoinRequest) -> ClassicMember:
 def _saved_as(
     group: Group, old_id: str, new_id: str, request: JoinRequest, now: Instant
 ) -> GroupSaved:
-    """The present generation with a static member under its new id."""
+    """The current generation with a static member under its new id."""
     saved = generation.save(group, now.wall_ms)
     metadata = dict(request.protocols)[group.protocol_name or ""]
     members = tuple(

@@ -1,8 +1,8 @@
-"""How one group moves from a generation to the next: who is waited for, how long, who is told what.
+"""Transitions of one group between generations: which members are awaited, how long, and answers.
 
-Joins are parked until everybody has come or patience ends, syncs until the leader has brought the
-assignments. Every parked request is answered exactly once: with the generation, with the
-assignment, or with the reason why not. Effects collect what the caller shall store and answer.
+Joins are parked until every member has joined or the rebalance timeout ends, syncs until the leader
+has sent the assignments. Every parked request is answered exactly once: with the generation, with
+the assignment, or with an error. Effects collect what the caller has to store and answer.
 """
 
 from msgspec import Struct
@@ -17,13 +17,13 @@ from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 
 
 class Assigned(Struct, frozen=True):
-    """The leader's assignments become the group's once they are stored."""
+    """The leader's assignments take effect once they are stored."""
 
     group_id: str
 
 
 class Replaced(Struct, frozen=True):
-    """A static member's new id counts once it is stored."""
+    """A static member's new id takes effect once it is stored."""
 
     group_id: str
     old_id: str
@@ -38,7 +38,7 @@ GroupEffects = Effects[Fact, AfterStored, ClassicAnswer]
 
 
 def rebalance_in_progress(group_id: str) -> Unavailable:
-    """The refusal that makes a member join again and keep its id."""
+    """The error that makes a member join again and keep its id."""
     return Unavailable(ErrorCode.REBALANCE_IN_PROGRESS, subject=group_id)
 
 
@@ -49,7 +49,7 @@ def join_answer(
     with_members: bool | None = None,
     skip_assignment: bool = False,
 ) -> JoinAnswer:
-    """The present generation as ``member`` is told of it; the leader is told who else is in."""
+    """JoinGroup answer for ``member``; only the leader gets the list of members."""
     if with_members is None:
         with_members = member.id == group.leader
     return JoinAnswer(
@@ -69,36 +69,36 @@ def join_answer(
 
 
 def sync_answer(group: Group, member: ClassicMember) -> SyncAnswer:
-    """What ``member`` is assigned."""
+    """SyncGroup answer with the assignment of ``member``."""
     return SyncAnswer(group.protocol_type, group.protocol_name, member.assignment)
 
 
 def expect(member: ClassicMember, timeout_ms: int, now: Instant, effects: GroupEffects) -> None:
-    """Give the member that long before it counts as dead."""
+    """Set the deadline after which the member is removed."""
     member.deadline_ms = now.monotonic_ms + timeout_ms
     effects.wake_at(member.deadline_ms)
 
 
 def expect_heartbeat(member: ClassicMember, now: Instant, effects: GroupEffects) -> None:
-    """Start the member's session anew."""
+    """Restart the member's session timeout."""
     expect(member, member.session_timeout_ms, now, effects)
 
 
 class Rebalancer:
-    """The rules; the state is the group's."""
+    """Rules of a rebalance; the state is in the group."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
 
     def start_or_continue(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """Something changed: begin a rebalance, or see whether the one under way can end."""
+        """After a change, start a rebalance or check whether the current one can end."""
         if group.state is GroupState.PREPARING:
             self.complete_if_all_joined(group, now, effects)
         else:
             self.start(group, now, effects)
 
     def start(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """Ask everybody to join."""
+        """Start a rebalance: every member has to join again."""
         if group.state is GroupState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
@@ -108,7 +108,7 @@ class Rebalancer:
         is_first = group.state is GroupState.EMPTY
         group.move(GroupState.PREPARING, now.wall_ms)
         if is_first:
-            # An empty group gives others the time to come too: one rebalance instead of many.
+            # The first member of an empty group waits for others: one rebalance instead of many.
             delay_ms = self._settings.initial_rebalance_delay_ms
             rest_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             group.initial_wait_ms = (delay_ms, rest_ms)
@@ -120,18 +120,18 @@ class Rebalancer:
             self._wait_for_joins(group, group.rebalance_timeout_ms, now, effects)
 
     def complete_if_all_joined(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """Go on to the next generation unless somebody is still waited for."""
-        # The first wait runs its course, unless nobody is left to wait with.
+        """Start the next generation unless a member is still awaited."""
+        # The initial delay is not cut short unless no member is left.
         waits = group.initial_wait_ms is not None and group.members
         if group.state is GroupState.PREPARING and group.all_joined and not waits:
             self.complete(group, now, effects)
 
     def complete(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """The join phase ends: drop who did not come, tell the others their generation."""
+        """End the join phase: remove members that did not join, answer the others."""
         group.join_deadline_ms = None
         group.initial_wait_ms = None
         for member in [m for m in group.members.values() if m.join_ticket is None]:
-            # A static member may be restarting: it keeps its place until its session ends.
+            # A static member may be restarting: it stays a member until its session ends.
             if member.instance_id is None:
                 self.drop(group, member.id, effects)
         if not group.elect_leader() and group.members:
@@ -150,7 +150,7 @@ class Rebalancer:
         effects.wake_at(group.sync_deadline_ms)
 
     def drop(self, group: Group, member_id: str, effects: GroupEffects) -> None:
-        """Take a member out and release its parked requests, so that it joins anew if it lives."""
+        """Remove a member and fail its parked requests, so that a live client joins again."""
         member = group.members.get(member_id)
         if member is not None:
             refusal = unknown_member(group.id, member_id)
@@ -159,7 +159,7 @@ class Rebalancer:
         group.remove(member_id)
 
     def dropped(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """Members are gone: those who stay share the work anew."""
+        """Rebalance the remaining members after members were removed."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING):
             self.start(group, now, effects)
         else:
@@ -178,11 +178,11 @@ class Rebalancer:
             ticket = take_sync(member)
             if ticket is not None:
                 effects.answer(ticket, refusal or sync_answer(group, member))
-                # While it waited here the member could not show that it lives.
+                # While its request was parked the member could not send heartbeats.
                 expect_heartbeat(member, now, effects)
 
     def on_time(self, group: Group, now: Instant, effects: GroupEffects) -> None:
-        """Carry out what is due, then say when to come back."""
+        """Act on deadlines that have passed, then set the next wake-up time."""
         self._drop_silent(group, now, effects)
         if _is_due(group.join_deadline_ms, now):
             self._end_wait_for_joins(group, now, effects)
@@ -229,7 +229,7 @@ class Rebalancer:
 
 
 def take_sync(member: ClassicMember) -> int | None:
-    """The ticket of the member's sync, which is about to be answered."""
+    """Take the ticket of the member's parked sync, which the caller answers."""
     ticket, member.sync_ticket = member.sync_ticket, None
     return ticket
 

@@ -1,9 +1,9 @@
-"""Which topics a consumer asks for: the first fields of the metadata that consumers bring along.
+"""Topics that a consumer subscribes to: the first fields of the metadata that consumers send.
 
     version (2)   topics: count (4), each length (2) and name   … later versions only add to the end
 
-The coordinator looks at it for one reason: positions of topics a group reads do not expire and may
-not be deleted. Metadata it cannot read means that it does not know.
+The coordinator reads them for one reason: committed offsets of topics that a group reads do not
+expire and cannot be deleted. If the metadata cannot be decoded, the topics are unknown.
 """
 
 import struct
@@ -16,7 +16,7 @@ _LENGTH = Layout(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics a member subscribes to, or None if the metadata says nothing readable."""
+    """The topics a member subscribes to, or None if the metadata cannot be decoded."""
     try:
         count = _COUNT.unpack_from(metadata)[0]
         at = _COUNT.size

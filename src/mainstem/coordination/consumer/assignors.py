@@ -1,12 +1,12 @@
-"""Which member reads which partition, decided by the coordinator (KIP-848).
+"""Assignors of the coordinator: which member reads which partition (KIP-848).
 
-    uniform   everybody gets as many partitions as everybody else, and keeps what it has
-    range     each topic is cut into neighbouring pieces; members get the same piece of each topic
+    uniform   all members get equally many partitions, and keep what they have
+    range     each topic is split into contiguous ranges; members get the same range of each topic
 
-Pure. Promises: every partition of a topic that somebody subscribes to goes to exactly one of its
-subscribers; the result depends on nothing but the arguments; where all members subscribe to the
-same topics, ``uniform`` leaves no two of them more than one partition apart and moves no partition
-that this does not demand.
+Pure. Guarantees: every partition of a topic that has subscribers is assigned to exactly one of
+them; the result depends only on the arguments; where all members subscribe to the same topics,
+``uniform`` assigns partition counts that differ by at most one and moves as few partitions as
+that requires.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ from mainstem.model.ids import TopicId
 Assignment = dict[TopicId, frozenset[int]]
 TopicIdPartition = tuple[TopicId, int]
 
-# Members with differing subscriptions are balanced in rounds; each about halves the imbalance.
+# Members with different subscriptions are balanced in rounds; each about halves the imbalance.
 _ROUNDS_MAX = 16
 
 
 class Subscriber(Struct, frozen=True):
-    """A member to be given partitions: what it subscribes to and what it was given last."""
+    """A member as input of an assignor: its subscribed topics and its last target assignment."""
 
     topics: frozenset[TopicId]
     assigned: Mapping[TopicId, frozenset[int]] = {}
@@ -38,7 +38,7 @@ Assignor = Callable[[Subscribers, PartitionCounts], dict[str, Assignment]]
 
 
 def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> dict[str, Assignment]:
-    """Cut every topic into pieces; static members keep their place when they come back."""
+    """Assign contiguous ranges of every topic; static members keep their order after a rejoin."""
     assignment: dict[str, Assignment] = {member_id: {} for member_id in members}
     readers: dict[TopicId, list[str]] = {topic: [] for topic in sorted(partition_counts)}
     for member_id in sorted(members, key=lambda m: _order(m, members[m])):
@@ -61,7 +61,7 @@ def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> dic
 def assign_uniform(
     members: Subscribers, partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
-    """Share all partitions evenly, moving as few as possible."""
+    """Distribute all partitions evenly, moving as few as possible."""
     if not members:
         return {}
     first = next(iter(members.values())).topics
@@ -87,7 +87,7 @@ def _order(member_id: str, member: Subscriber) -> tuple[bool, str]:
 def _still_valid(
     members: Subscribers, partition_counts: PartitionCounts
 ) -> tuple[dict[str, list[TopicIdPartition]], set[TopicIdPartition]]:
-    """What each member may keep of what it has, and all places that are taken by that."""
+    """The partitions that each member may keep, and the set of all of them."""
     kept: dict[str, list[TopicIdPartition]] = {}
     taken: set[TopicIdPartition] = set()
     for member_id, member in members.items():
@@ -107,10 +107,10 @@ def _still_valid(
 def _share_equally(
     members: Subscribers, topics: list[TopicId], partition_counts: PartitionCounts
 ) -> tuple[dict[str, list[TopicIdPartition]], list[TopicIdPartition]]:
-    """Take from those who have more than their share; what they keep, and what is free."""
+    """Revoke partitions beyond each member's share; returns what members keep and what is free."""
     kept, taken = _still_valid(members, partition_counts)
     quota, larger = divmod(sum(partition_counts[topic] for topic in topics), len(members))
-    # Those who have most get the shares that are larger by one: they then give up less.
+    # Members with the most partitions get the shares that are larger by one: fewer move.
     for member_id in sorted(kept, key=lambda m: -len(kept[m])):
         places = kept[member_id]
         share = quota
@@ -129,7 +129,7 @@ def _share_equally(
 
 
 def _hand_out(kept: dict[str, list[TopicIdPartition]], free: list[TopicIdPartition]) -> None:
-    """Give each free place to whoever has least."""
+    """Assign each free partition to the subscriber with the fewest partitions."""
     least = [
         (len(places), turn, member_id) for turn, (member_id, places) in enumerate(kept.items())
     ]
@@ -151,7 +151,7 @@ def _share_by_subscription(
                 readers.setdefault(topic, []).append(member_id)
     held = {member_id: _held(places) for member_id, places in kept.items()}
     loads = {member_id: len(places) for member_id, places in kept.items()}
-    # Topics that few members read come first: there is the least choice for them.
+    # Topics with few subscribers come first: they have the least choice.
     topics = sorted(readers, key=lambda topic: (len(readers[topic]), topic))
     for topic in topics:
         free = [p for p in range(partition_counts[topic]) if (topic, p) not in taken]
@@ -197,7 +197,7 @@ def _hand_out_topic(
 def _level_topic(
     topic: TopicId, readers: list[str], held: dict[str, Held], loads: dict[str, int]
 ) -> bool:
-    """Move partitions of one topic from who has most to who has least; whether any moved."""
+    """Move partitions of one topic from the most to the least loaded member; whether any moved."""
     most = [(-loads[m], turn, m) for turn, m in enumerate(readers) if held[m].get(topic)]
     least = [(loads[m], turn, m) for turn, m in enumerate(readers)]
     heapify(most)
@@ -206,7 +206,7 @@ def _level_topic(
     while most:
         minus_load, turn, giver = heappop(most)
         load, other_turn, taker = heappop(least)
-        # Loads change while both heaps are in use: what is outdated is put back as it is now.
+        # Loads change while both heaps are in use: outdated entries are pushed with the new load.
         if loads[taker] != load:
             heappush(least, (loads[taker], other_turn, taker))
             heappush(most, (minus_load, turn, giver))

@@ -1,7 +1,7 @@
-"""Classic members of a consumer group: they join, sync and send heartbeats as they always did.
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The coordinator assigns, so nobody leads and nothing is waited for: a join takes the next step
-towards the target at once, a sync tells what the member has, and a heartbeat answers
+The coordinator assigns, so there is no leader and no request waits: a join takes the next step
+towards the target at once, a sync returns the member's partitions, and a heartbeat answers
 ``REBALANCE_IN_PROGRESS`` when another step can be taken. The member's epoch is its generation.
 """
 
@@ -49,7 +49,7 @@ from mainstem.model.limits import CLIENT_ID_LENGTH_MAX
 
 
 class ClassicMembers:
-    """Decides what classic members of a consumer group ask for."""
+    """Decides requests of classic members of a consumer group."""
 
     def __init__(
         self, settings: GroupSettings, topics: GroupTopics, new_id: Callable[[], str]
@@ -59,7 +59,7 @@ class ClassicMembers:
         self._new_id = new_id
 
     def join(self, draft: DecisionBuilder, request: JoinRequest) -> ConsumerGroupDecision:
-        """A classic member joins, or takes its next step."""
+        """Handle JoinGroup: a classic member joins, or takes its next reconciliation step."""
         group = draft.group
         subscription = self._check_join(group, request)
         member_id = (
@@ -87,7 +87,7 @@ class ClassicMembers:
         )
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> ConsumerGroupDecision:
-        """A classic member wants to know what it has."""
+        """Handle SyncGroup: answer with the partitions of a classic member."""
         member, classic = _classic(group, request.member_id, request.instance_id)
         _check_generation(group, member, request.generation)
         name, metadata = classic.protocols[0]
@@ -97,7 +97,9 @@ class ClassicMembers:
         ):
             if given is not None and given != is_so:
                 raise InvalidRequest(
-                    ErrorCode.INCONSISTENT_PROTOCOL, f"{given} is not {is_so}", subject=group.id
+                    ErrorCode.INCONSISTENT_PROTOCOL,
+                    f"{given} is not the group's {is_so}",
+                    subject=group.id,
                 )
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             return ConsumerGroupDecision(group_id=group.id, rejoins=member.id)
@@ -110,12 +112,12 @@ class ClassicMembers:
         )
 
     def heartbeat(self, draft: DecisionBuilder, request: HeartbeatRequest) -> ConsumerGroupDecision:
-        """A classic member lives; it is asked to join again when it can take another step."""
+        """Handle Heartbeat; the member has to join again when it can take another step."""
         group = draft.group
         member, _ = _classic(group, request.member_id, request.instance_id)
         _check_generation(group, member, request.generation)
         if group.is_stale:
-            # Perhaps nobody in the group speaks the other protocol: somebody has to look.
+            # The group may have only classic members: then no other request notices topic changes.
             draft.refresh(moves_epoch=False)
         target = group.target_of(member.id, member.instance_id)
         can_go_on = (
@@ -137,7 +139,7 @@ class ClassicMembers:
     def leaving_members(
         self, group: ConsumerGroup, leaving_members: Sequence[LeavingMember]
     ) -> tuple[list[CommitResult], list[str]]:
-        """Who may go: an outcome for each, and the ids of the members that go."""
+        """Check which members may leave: an outcome for each, and the ids of those that leave."""
         outcomes: list[CommitResult] = []
         gone: list[str] = []
         for leaving_member in leaving_members:
@@ -161,7 +163,7 @@ class ClassicMembers:
         if request.protocol_type != CONSUMER_PROTOCOL or not supported:
             raise InvalidRequest(
                 ErrorCode.INCONSISTENT_PROTOCOL,
-                f"{request.protocol_type} {sorted(names)} does not fit the members",
+                f"{request.protocol_type} protocols {sorted(names)} do not match the members",
                 subject=group.id,
             )
         try:
@@ -203,13 +205,13 @@ def _check_generation(group: ConsumerGroup, member: ConsumerMember, given: int) 
     if given != member.epoch:
         raise Fenced(
             ErrorCode.ILLEGAL_GENERATION,
-            f"generation {given} is not the present one, {member.epoch}",
+            f"generation {given} is not the current generation, {member.epoch}",
             subject=group.id,
         )
 
 
 def rejoin_required(group_id: str) -> Unavailable:
-    """The refusal that makes a classic member join again and keep its id."""
+    """The error that makes a classic member join again and keep its id."""
     return Unavailable(ErrorCode.REBALANCE_IN_PROGRESS, subject=group_id)
 
 

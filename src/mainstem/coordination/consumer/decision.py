@@ -1,7 +1,7 @@
-"""What the coordinator decided about a consumer group: facts to store, and what follows from them.
+"""A decision of the coordinator about a consumer group: facts to store, and their consequences.
 
 A decision changes nothing. Its driver stores the facts (a refusal means that nothing happened),
-replays them, lets the table ``settle`` the decision and then gives the answer.
+replays them, lets the table ``settle`` the decision and then sends the answer.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ Reply = ConsumerAnswer | JoinAnswer | SyncAnswer | list[CommitResult] | None
 
 
 class Upgraded(Struct, frozen=True):
-    """A classic group became a consumer group: who waits in it is asked to join again."""
+    """A classic group became a consumer group: members with parked requests have to join again."""
 
     tickets: tuple[int, ...]
 
 
 class Downgraded(Struct, frozen=True):
-    """Only classic members are left: the group is a classic one and may have to rebalance.
+    """Only classic members are left: the group becomes a classic one and may have to rebalance.
 
     ``protocols`` is what each member supports; a stored generation keeps only the chosen one.
     """
@@ -34,18 +34,18 @@ class Downgraded(Struct, frozen=True):
 
 
 class ConsumerGroupDecision(Struct, frozen=True, kw_only=True):
-    """Holds the facts to store for a consumer group and what follows from them.
+    """Holds the facts to store for a consumer group and their consequences.
 
     Attributes:
         group_id: the group.
         facts: what to store, in order.
         reply: the answer to the caller.
-        refreshed_member: the member that showed it lives.
-        refreshed: what topics look like now has been taken in.
+        refreshed_member: the member whose session is extended.
+        refreshed: the current topic metadata has been taken into account.
         joined: the classic member that has to sync next.
-        synced: the classic member that has.
-        rejoins: the classic member that was asked to join again.
-        change: the group changes its protocol.
+        synced: the classic member that has synced.
+        rejoins: the classic member that has to join again.
+        change: the change of the group's protocol, if any.
     """
 
     group_id: str

@@ -1,11 +1,10 @@
-"""One decision about a consumer group while it is being made.
+"""Builds one decision about a consumer group.
 
-A draft holds the facts so far and shows the group as it will be once they hold; the group itself is
-not touched.
+A draft holds the facts so far and shows the group as it will be once they are replayed; the group
+itself is not changed.
 
-Facts come in an order that is safe to cut anywhere, should a crash keep only the first of them:
-members, then the epoch, then the target of each member, then the target's epoch. A target without
-its epoch is made again.
+The order of facts is safe if a crash keeps only the first of them: members, then the epoch, then
+the target of each member, then the target's epoch. A target without its epoch is computed again.
 """
 
 from collections import Counter
@@ -31,10 +30,10 @@ from mainstem.model.ids import TopicId
 
 
 class DecisionBuilder:
-    """A decision in the making. ``refreshed``: what topics look like has been taken in.
+    """Collects the facts of a decision. ``refreshed``: it is based on the current topic metadata.
 
-    ``may_see`` tells which topics whoever asks may see, and so which ones expressions find. Where
-    nobody asks - a member is gone - they find no new ones until somebody does.
+    ``may_see`` returns whether the requester may see a topic, and so whether patterns match it.
+    Without a requester (a member timed out) patterns match no new topics until the next request.
     """
 
     def __init__(
@@ -58,18 +57,18 @@ class DecisionBuilder:
         self._patterns: dict[str, PatternResolved | None] = {}
 
     def member(self, member_id: str) -> ConsumerMember | None:
-        """A member as it will be."""
+        """A member as it will be after the decision."""
         if member_id in self._changed:
             return self._changed[member_id]
         return self.group.members.get(member_id)
 
     def members(self) -> dict[str, ConsumerMember]:
-        """Everybody who will be in."""
+        """All members as they will be after the decision."""
         merged = self.group.members | self._changed
         return {member_id: member for member_id, member in merged.items() if member is not None}
 
     def update(self, member: ConsumerMember) -> bool:
-        """A member is in or says something new; whether that changes what it reads."""
+        """Add or update a member; returns whether its subscription changed."""
         before = self.member(member.id)
         self._changed[member.id] = member
         if before is not None and before.subscribed(self.group.id) == member.subscribed(
@@ -82,7 +81,7 @@ class DecisionBuilder:
         return (before.topics, before.pattern or None) != (member.topics, member.pattern or None)
 
     def remove(self, member_id: str) -> None:
-        """A member goes, and with it what it had and should have had."""
+        """Remove a member with its current and its target assignment."""
         self._changed[member_id] = None
         self._targets[member_id] = None
         self.facts += [
@@ -91,7 +90,7 @@ class DecisionBuilder:
         ]
 
     def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
-        """A static member takes over all that its former self had."""
+        """Replace a static member by its new incarnation, which takes over all its state."""
         target = self.group.target.get(old.id, NOTHING)
         self.remove(old.id)
         self._changed[new.id] = new
@@ -103,7 +102,7 @@ class DecisionBuilder:
         ]
 
     def refresh(self, *, moves_epoch: bool) -> None:
-        """Take in what topics look like now; the epoch moves if that or the caller demands it."""
+        """Apply the current topic metadata; bump the epoch if it changed or if ``moves_epoch``."""
         used = {member.pattern for member in self.members().values() if member.pattern}
         self.refreshed = self._may_see is not None or not used
         for pattern in sorted(used):
@@ -118,7 +117,7 @@ class DecisionBuilder:
             self.facts.append(EpochMoved(self.group.id, self.epoch, hashed))
 
     def retarget(self) -> None:
-        """Decide anew what each member shall have, if the epoch has moved since."""
+        """Compute a new target assignment if the group epoch is ahead of the target epoch."""
         if self.epoch <= self.target_epoch:
             return
         members = self.members()
@@ -130,15 +129,15 @@ class DecisionBuilder:
         self.facts.append(TargetMoved(self.group.id, self.epoch))
 
     def target_of(self, member_id: str) -> Partitions:
-        """What a member shall have."""
+        """The target assignment of a member."""
         if member_id in self._targets:
             return self._targets[member_id] or NOTHING
         return self.group.target.get(member_id, NOTHING)
 
     def reconcile(self, member_id: str, reported: Partitions | None) -> ConsumerMember:
-        """Let a member take its next step towards that."""
+        """Let a member take its next step towards its target."""
         before = self.member(member_id)
-        assert before is not None, "a member that is in takes steps"
+        assert before is not None, "only members are reconciled"
         target = TargetAssignment(self.target_epoch, self.target_of(member_id))
         after = reconcile(before, target, self._owner, reported)
         if after is not before:
@@ -147,7 +146,7 @@ class DecisionBuilder:
         return after
 
     def assignor(self) -> str:
-        """The assignor that most members ask for."""
+        """The assignor that most members request."""
         return preferred_assignor(self.members())
 
     def _owner(self, topic: TopicId, partition: int) -> str | None:
@@ -190,7 +189,7 @@ class DecisionBuilder:
         wanted: dict[tuple[tuple[str, ...], str | None], frozenset[TopicId]] = {}
         subscribers = {}
         for member_id, member in members.items():
-            # Most members of a group want the same: look their topics up once.
+            # Most members of a group have the same subscription: look up its topics once.
             key = (member.topics, member.pattern)
             if key not in wanted:
                 found = self._topics.ids((*member.topics, *self._pattern_topics(member.pattern)))
@@ -208,7 +207,7 @@ class DecisionBuilder:
 
 
 def preferred_assignor(members: dict[str, ConsumerMember]) -> str:
-    """The assignor that most members ask for; the first of the alphabet where that is undecided."""
+    """The assignor that most members request; on a tie the first in alphabetical order."""
     votes = Counter(m.assignor for m in members.values() if m.assignor is not None)
     if not votes:
         return DEFAULT_ASSIGNOR

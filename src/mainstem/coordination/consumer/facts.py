@@ -1,18 +1,18 @@
 """The facts of groups whose members are assigned partitions by the coordinator (KIP-848).
 
-Their bytes are those of Kafka's `__consumer_offsets`, so tools that read that topic understand
-ours. Each fact is one record; its absence (a record without value) is ``FactRemoved``.
+The encoding is that of Kafka's `__consumer_offsets`, so tools for that topic can read them. Each
+fact is one record; a tombstone (a record without value) is ``FactRemoved``.
 
     fact               key                     value 0, flexible
-    EpochMoved         3   group               epoch, (tag 0) hash of what the topics look like
-    MemberSubscribed   5   group member        who it is and what it wants
+    EpochMoved         3   group               epoch, (tag 0) hash of the topic metadata
+    MemberSubscribed   5   group member        identity and subscription
     TargetMoved        6   group               epoch
-    TargetSet          7   group member        partitions it shall have
-    MemberMoved        8   group member        epoch, state, partitions it has and gives up
+    TargetSet          7   group member        target partitions
+    MemberMoved        8   group member        epoch, state, assigned and revoked partitions
     PatternResolved    16  group pattern       topics that match
 
-Kafka before 4.1 kept what topics look like in a record of its own (key 4), which is passed over.
-Promises: every fact survives the round trip; damaged bytes are ``Corrupt``.
+Kafka before 4.1 kept the topic metadata in a record of its own (key 4), which is ignored.
+Guarantees: every fact survives the round trip; damaged bytes are ``Corrupt``.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ NOTHING: Partitions = {}
 
 
 class Kind(IntEnum):
-    """What a record is about: the first number of its key."""
+    """Record type: the first number of the key."""
 
     EPOCH = 3
     MEMBER = 5
@@ -56,22 +56,22 @@ NAMED = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.PATTERN})
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to what it shall have."""
+    """Progress of a member towards its target assignment."""
 
     STABLE = 0
-    UNREVOKED = 1  # it has to give up partitions before anything else
-    UNRELEASED = 2  # it waits for partitions that others have not given up yet
+    UNREVOKED = 1  # it has to revoke partitions first
+    UNRELEASED = 2  # it waits for partitions that other members have not revoked yet
 
 
 class ClassicMemberData(Struct, frozen=True):
-    """What a member that speaks the classic protocol brought along."""
+    """Data that a member using the classic protocol sent with its join."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class EpochMoved(Struct, frozen=True):
-    """Something about the group changed that its assignment has to follow."""
+    """The group epoch was bumped: the assignment has to be recomputed."""
 
     group_id: str
     epoch: int
@@ -79,7 +79,7 @@ class EpochMoved(Struct, frozen=True):
 
 
 class MemberSubscribed(Struct, frozen=True):
-    """A member is in, or wants something else than before."""
+    """A member joined, or its subscription changed."""
 
     group_id: str
     member_id: str
@@ -102,7 +102,7 @@ class TargetMoved(Struct, frozen=True):
 
 
 class TargetSet(Struct, frozen=True):
-    """What a member shall have."""
+    """The target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -110,7 +110,7 @@ class TargetSet(Struct, frozen=True):
 
 
 class MemberMoved(Struct, frozen=True):
-    """A member entered an epoch, with these partitions."""
+    """A member reached an epoch, with these partitions."""
 
     group_id: str
     member_id: str
@@ -122,7 +122,7 @@ class MemberMoved(Struct, frozen=True):
 
 
 class PatternResolved(Struct, frozen=True):
-    """The topics that match an expression some member subscribes to."""
+    """The topics that match a pattern to which members subscribe."""
 
     group_id: str
     pattern: str
@@ -132,7 +132,7 @@ class PatternResolved(Struct, frozen=True):
 
 
 class FactRemoved(Struct, frozen=True):
-    """A fact of that kind no longer holds; ``name`` is a member or a pattern."""
+    """A fact of that kind is deleted; ``name`` is a member or a pattern."""
 
     kind: Kind
     group_id: str
@@ -146,7 +146,7 @@ ConsumerFact = StoredConsumerFact | FactRemoved
 
 
 def encode(fact: ConsumerFact) -> tuple[bytes, bytes | None]:
-    """Key and value of the record that keeps ``fact``."""
+    """Encode ``fact`` as key and value of a record."""
     if isinstance(fact, FactRemoved):
         return _key(fact.kind, fact.group_id, fact.name), None
     kind, name, body = _parts(fact)
@@ -154,7 +154,7 @@ def encode(fact: ConsumerFact) -> tuple[bytes, bytes | None]:
 
 
 def decode(kind: int, key: PrimitiveReader, value: bytes | None) -> ConsumerFact | None:
-    """The fact in a record whose key begins with ``kind``; None for what is not known here."""
+    """Decode a record whose key starts with ``kind``; None for unknown kinds and versions."""
     if kind not in _KINDS:
         return None
     known = Kind(kind)
@@ -167,7 +167,7 @@ def decode(kind: int, key: PrimitiveReader, value: bytes | None) -> ConsumerFact
 
 
 def _parts(fact: StoredConsumerFact) -> tuple[Kind, str, bytes]:
-    """Kind and name of the key, and the value after its version."""
+    """Kind and name in the key, and the value after its version."""
     match fact:
         case EpochMoved(_, epoch, topics_hash):
             known = {0: LONG.pack(topics_hash)} if topics_hash else {}
@@ -212,7 +212,7 @@ def _partitions(partitions: Partitions) -> bytes:
 def _member_value(fact: MemberSubscribed) -> bytes:
     known = {}
     if fact.classic is not None:
-        # A structure that may be absent begins with one byte that says whether it is there.
+        # A nullable structure starts with one byte: whether it is present.
         protocols = b"".join(
             compact_text(name) + _sized(metadata) + _NO_TAGS
             for name, metadata in fact.classic.protocols

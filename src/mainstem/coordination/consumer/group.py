@@ -1,11 +1,11 @@
-"""One group whose members are assigned partitions by the coordinator: what its facts add up to.
+"""State of one consumer group, whose members are assigned partitions by the coordinator.
 
-    members change, topics change ──▶ epoch + 1 ──▶ target (what each shall have) ──▶ each member,
-                                                       by its own heartbeats, gives up, then takes
+    members change, topics change ──▶ epoch + 1 ──▶ target assignment ──▶ each member, by its own
+                                                       heartbeats, revokes, then is assigned
 
-The group epoch counts what the assignment has to follow, the target epoch says which of these the
-target was made for, and a member's epoch which target it has arrived at. Everything here is rebuilt
-by ``replay``, except deadlines: after a restart every member is given a session's time.
+The group epoch counts changes of members and topics, the target epoch is the group epoch for which
+the target was computed, and a member's epoch is the target epoch it has reached. All state is
+rebuilt by ``replay``, except deadlines: after a restart every member gets a full session timeout.
 """
 
 from collections import Counter
@@ -36,15 +36,15 @@ from mainstem.model.ids import TopicId
 
 JOINING = 0
 LEFT = -1
-AWAY = -2  # a static member that is coming back
+AWAY = -2  # a static member that left temporarily
 NO_TARGET = -1
 
-# A member whose end could not be stored is tried again after that long.
+# The removal of a member that could not be stored is retried after this time.
 RETRY_MS = 1_000
 
 
 class GroupPhase(Enum):
-    """Where a group stands; the values are what Kafka tools print."""
+    """State of a group; the values are those that Kafka tools print."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -53,7 +53,7 @@ class GroupPhase(Enum):
 
 
 class ConsumerMember(Struct, frozen=True):
-    """One member: what it wants, and what it has."""
+    """One member: its subscription and its assignment."""
 
     id: str
     instance_id: str | None = None
@@ -72,11 +72,11 @@ class ConsumerMember(Struct, frozen=True):
     revoking: Partitions = NOTHING
 
     def has_arrived(self, target_epoch: int) -> bool:
-        """Whether the member has all that the target gives it, and nothing else."""
+        """Whether the member has exactly the partitions of that target epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def subscribed(self, group_id: str) -> MemberSubscribed:
-        """The fact that keeps what it wants."""
+        """The fact that stores its subscription."""
         return MemberSubscribed(
             group_id,
             self.id,
@@ -92,7 +92,7 @@ class ConsumerMember(Struct, frozen=True):
         )
 
     def moved(self, group_id: str) -> MemberMoved:
-        """The fact that keeps what it has."""
+        """The fact that stores its assignment."""
         return MemberMoved(
             group_id,
             self.id,
@@ -105,7 +105,7 @@ class ConsumerMember(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """About what its subscription takes."""
+        """Approximate size of its subscription."""
         size = len(self.client_id) + len(self.client_host) + len(self.pattern or "")
         size += sum(map(len, self.topics))
         if self.classic is not None:
@@ -115,7 +115,7 @@ class ConsumerMember(Struct, frozen=True):
 
 @dataclass(slots=True)
 class MemberDeadlines:
-    """When patience with a member ends, on the monotonic clock; None where nothing is awaited."""
+    """Deadlines of a member in monotonic time; None where none is set."""
 
     session_ms: int | None = None
     revoke_ms: int | None = None
@@ -124,27 +124,27 @@ class MemberDeadlines:
     revoke_epoch: int = LEFT
 
     def joined(self, sync_ms: int) -> None:
-        """A classic member joined and has to sync."""
+        """Set the sync deadline of a classic member that joined."""
         self.join_ms, self.sync_ms = None, sync_ms
 
     def synced(self) -> None:
-        """A classic member has synced."""
+        """Clear the sync deadline of a classic member that synced."""
         self.sync_ms = None
 
     def asked_to_join(self, join_ms: int) -> None:
-        """A classic member was asked to join again; the first time counts."""
+        """Set the join deadline of a classic member unless one is set."""
         if self.join_ms is None:
             self.join_ms = join_ms
 
     def postpone(self, now_ms: int, again_ms: int) -> None:
-        """Nothing that is due could be done: let it be due later."""
+        """Move deadlines that have passed to ``again_ms``."""
         due = self.earliest()
         if due is not None and due <= now_ms:
             self.session_ms = again_ms
             self.revoke_ms = self.join_ms = self.sync_ms = None
 
     def earliest(self) -> int | None:
-        """The first of them."""
+        """The earliest deadline."""
         every = (self.session_ms, self.revoke_ms, self.join_ms, self.sync_ms)
         return min((at_ms for at_ms in every if at_ms is not None), default=None)
 
@@ -153,7 +153,7 @@ class MemberDeadlines:
 class ConsumerGroup:
     """Holds the state of a consumer group (KIP-848), replayed from facts.
 
-    ``is_stale``: topics may look different from when the epoch last moved.
+    ``is_stale``: topic metadata may have changed since the epoch was last bumped.
     """
 
     id: str
@@ -174,7 +174,7 @@ class ConsumerGroup:
 
     @property
     def phase(self) -> GroupPhase:
-        """Where the group stands."""
+        """State of the group."""
         if not self.members:
             return GroupPhase.EMPTY
         if self.epoch > self.target_epoch:
@@ -184,20 +184,20 @@ class ConsumerGroup:
         return GroupPhase.RECONCILING
 
     def owner(self, topic: TopicId, partition: int) -> str | None:
-        """The member that has, or has not yet given up, a partition."""
+        """The member that owns a partition or has not yet revoked it."""
         return self._owners.get(topic, {}).get(partition)
 
     def static(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member of that instance."""
+        """The member with that instance id."""
         return None if instance_id is None else self.members.get(self.statics.get(instance_id, ""))
 
     def target_of(self, member_id: str, instance_id: str | None) -> Partitions:
-        """What a member shall have; a static one inherits from its former self."""
+        """The target of a member; a static member inherits that of its earlier incarnation."""
         former = self.statics.get(instance_id or "", member_id)
         return self.target.get(member_id, self.target.get(former, NOTHING))
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether some member reads ``topic``."""
+        """Whether any member reads ``topic``."""
         return topic in self._readers or any(
             topic in self.patterns[pattern].topics
             for pattern in self._users
@@ -205,38 +205,38 @@ class ConsumerGroup:
         )
 
     def expiry_start_ms(self, commit_ms: int) -> int | None:
-        """Since when a position nobody reads is on its way out."""
+        """Time from which the retention of an unused offset counts."""
         return commit_ms
 
     def reads(self, topic: str) -> bool:
-        """Whether some member subscribes to that name."""
+        """Whether any member subscribes to that topic by name."""
         return topic in self._readers
 
     def named_topics(self) -> Iterable[str]:
-        """Every name some member subscribes to, whether there is such a topic or not."""
+        """All topic names that members subscribe to, whether the topics exist or not."""
         return self._readers.keys()
 
     @property
     def has_patterns(self) -> bool:
-        """Whether some member subscribes to an expression."""
+        """Whether any member subscribes to a pattern."""
         return bool(self._users)
 
     def used_patterns(self) -> Iterable[str]:
-        """Every expression some member subscribes to."""
+        """All patterns that members subscribe to."""
         return self._users.keys()
 
     def next_ms(self) -> int | None:
-        """When the next deadline comes."""
+        """Time of the next deadline."""
         every = (timers.earliest() for timers in self.timers.values())
         return min((at_ms for at_ms in every if at_ms is not None), default=None)
 
     def postpone(self, now_ms: int) -> None:
-        """What is due could not be stored: let it be due a little later."""
+        """Postpone passed deadlines whose decision could not be stored."""
         for timers in self.timers.values():
             timers.postpone(now_ms, now_ms + RETRY_MS)
 
     def replay(self, fact: ConsumerFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         match fact:
             case EpochMoved(_, epoch, topics_hash):
                 self.epoch, self.topics_hash = epoch, topics_hash
@@ -275,7 +275,7 @@ class ConsumerGroup:
             case Kind.PATTERN:
                 self.patterns.pop(name, None)
             case Kind.EPOCH:
-                pass  # the table forgets the whole group
+                pass  # the table removes the whole group
 
     def _known(self, member_id: str) -> ConsumerMember:
         return self.members.get(member_id) or ConsumerMember(member_id)
@@ -314,7 +314,7 @@ class ConsumerGroup:
             for index in indexes:
                 if is_owner:
                     owners[index] = member.id
-                # A log that was compacted may show the next owner before the last one lets go.
+                # A compacted log may contain the next owner before the last owner's revocation.
                 elif owners.get(index) == member.id:
                     del owners[index]
             if not owners:
@@ -354,5 +354,5 @@ def _moved(member: ConsumerMember, fact: MemberMoved) -> ConsumerMember:
 
 
 def unknown_consumer(group_id: str, cause: str) -> Fenced:
-    """The refusal that makes a client join anew."""
+    """The error that makes a client join again as a new member."""
     return Fenced(ErrorCode.UNKNOWN_MEMBER, cause, subject=group_id)

@@ -1,10 +1,10 @@
-"""Shard: the groups of one internal stream whose members are assigned by the coordinator.
+"""Shard: the consumer groups of one internal stream.
 
-Requests are decided on the group as it is and change nothing; the facts of a decision are stored
-and replayed, then the decision is settled: deadlines move and time is asked for.
+Requests are decided on the current state and change nothing; the facts of a decision are stored
+and replayed, then the decision is settled: deadlines and the next wake-up time are set.
 
-Promises: group epochs only grow; no partition has two owners at once; what ``replay`` rebuilds is
-what was stored.
+Guarantees: group epochs only grow; no partition has two owners at once; ``replay`` rebuilds
+exactly what was stored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,9 +57,9 @@ class ConsumerGroupTable:
     """The consumer groups of one shard.
 
     Args:
-        settings: time-outs and bounds.
+        settings: timeouts and limits.
         topics: the topics of the cluster.
-        new_id: makes ids that are never used twice.
+        new_id: returns unique ids.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ConsumerGroupTable:
         self.classic = ClassicMembers(settings, topics, new_id)
 
     def get(self, group_id: str) -> ConsumerGroup | None:
-        """The group, if there is one."""
+        """The group with that id, or None."""
         return self._groups.get(group_id)
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
@@ -87,7 +87,7 @@ class ConsumerGroupTable:
     def heartbeat(
         self, request: ConsumerHeartbeat, classic: Group | None, now: Instant
     ) -> ConsumerGroupDecision:
-        """A member joins, lives or leaves; ``classic`` is the classic group of that name."""
+        """Decide a heartbeat: join, stay or leave; ``classic`` is the classic group of that id."""
         self._heartbeat_handler.check(request)
         group = self._groups.get(request.group_id)
         if is_leave_heartbeat(request):
@@ -105,7 +105,7 @@ class ConsumerGroupTable:
     def join(
         self, group: ConsumerGroup, request: JoinRequest, now: Instant
     ) -> ConsumerGroupDecision:
-        """A classic member joins a consumer group, or takes its next step."""
+        """Decide JoinGroup of a classic member: it joins, or takes its next reconciliation step."""
         former = group.static(request.instance_id)
         draft = DecisionBuilder(group, self._topics, now)
         decided = self.classic.join(draft, request)
@@ -113,7 +113,7 @@ class ConsumerGroupTable:
         is_last = former is not None and former.classic is None
         if not (is_last and can_downgrade(members, self._policy, self._settings.members_max)):
             return decided
-        # The last consumer-protocol member came back as a classic one.
+        # The last consumer-protocol member rejoined as a classic member.
         arrived = all(m.has_arrived(draft.target_epoch) for m in members.values())
         return ConsumerGroupDecision(
             group_id=group.id,
@@ -125,13 +125,13 @@ class ConsumerGroupTable:
     def classic_heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant
     ) -> ConsumerGroupDecision:
-        """A classic member shows that it lives."""
+        """Decide the heartbeat of a classic member."""
         return self.classic.heartbeat(DecisionBuilder(group, self._topics, now), request)
 
     def leave(
         self, group: ConsumerGroup, leaving_members: Sequence[LeavingMember], now: Instant
     ) -> ConsumerGroupDecision:
-        """Classic members go, or an administrator removes them."""
+        """Decide LeaveGroup of classic members, sent by them or by an administrator."""
         outcomes, gone = self.classic.leaving_members(group, leaving_members)
         if not gone:
             return ConsumerGroupDecision(group_id=group.id, reply=outcomes)
@@ -140,15 +140,15 @@ class ConsumerGroupTable:
     def remove_empty_group(
         self, group: ConsumerGroup, request: JoinRequest
     ) -> ConsumerGroupDecision:
-        """End an empty group when somebody comes to make it a classic one."""
+        """Delete an empty group when a classic member joins, so that it becomes a classic group."""
         assert not group.members, "a group with members is joined, not replaced"
-        # Who claims an id is refused anyway: there is no member to be.
+        # A request with a member id is refused anyway: the group has no members.
         return ConsumerGroupDecision(
             group_id=group.id, facts=() if request.member_id else removal(group)
         )
 
     def on_time(self, group_id: str, now: Instant) -> ConsumerGroupDecision | None:
-        """Whose patience ends now, if anybody's."""
+        """Decide to remove the members whose deadlines have passed; None if there are none."""
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -160,7 +160,7 @@ class ConsumerGroupTable:
         return self._remove(group, due, now, None) if due else None
 
     def settle(self, decision: ConsumerGroupDecision, now: Instant) -> int | None:
-        """The facts of a decision hold: move deadlines; when to come back."""
+        """Set deadlines once the facts of a decision are replayed; returns the wake-up time."""
         group = self._groups.get(decision.group_id)
         if group is None:
             return None
@@ -186,14 +186,14 @@ class ConsumerGroupTable:
         return timers.earliest()
 
     def loaded(self, now: Instant) -> dict[str, int | None]:
-        """All facts are replayed: expect every member; when to come back to each group."""
+        """Start the session timeouts after loading; returns the wake-up time of each group."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._expect(group, member, now)
         return {group.id: group.next_ms() for group in self._groups.values()}
 
     def replay(self, fact: ConsumerFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         group = self._groups.get(fact.group_id)
         if isinstance(fact, FactRemoved):
             if fact.kind is Kind.EPOCH:
@@ -206,13 +206,13 @@ class ConsumerGroupTable:
         self._index.replay(group, fact)
 
     def discard(self, group_id: str) -> None:
-        """Drop a group: it is gone, or a classic one now."""
+        """Remove a group that was deleted or became a classic group."""
         group = self._groups.pop(group_id, None)
         if group is not None:
             self._index.discard(group)
 
     def topic_changed(self, name: str) -> None:
-        """A topic came, went or grew: groups that read it look again at the next heartbeat."""
+        """Mark the groups that read a changed topic as stale until their next heartbeat."""
         for group_id in self._index.concerned(name, self._groups):
             self._groups[group_id].is_stale = True
 
@@ -286,5 +286,5 @@ def _protocols(members: Iterable[ConsumerMember]) -> dict[str, tuple[tuple[str, 
 
 def _known(group: ConsumerGroup | None, group_id: str) -> ConsumerGroup:
     if group is None:
-        raise not_a_consumer_group(group_id, "nobody has joined it as one")
+        raise not_a_consumer_group(group_id, "no member has joined it with the consumer protocol")
     return group

@@ -1,10 +1,10 @@
-"""The heartbeat of a member: how it comes in, what it may say, what it is told (KIP-848).
+"""ConsumerGroupHeartbeat: admission of members, validation, and the answer (KIP-848).
 
-no such member, epoch 0      joins under its id, or one that is made here for older clients
-static, instance known       takes the place of its former self, if that has left (epoch -2)
-epoch as known               lives; may want other topics, may have given up partitions
-the epoch before             an answer got lost; accepted if it has no more than it should
-any other epoch              fenced: it has to give up everything and join again
+unknown member, epoch 0      joins under its id, or a generated one for older clients
+static, known instance       replaces its earlier incarnation if that has left (epoch -2)
+current epoch                extends the session; may change topics or report revoked partitions
+previous epoch               an answer got lost; accepted if it owns no more than it should
+any other epoch              fenced: it has to revoke all partitions and join again
 """
 
 from collections.abc import Callable
@@ -35,43 +35,47 @@ from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.limits import CLIENT_ID_LENGTH_MAX, GROUP_NAME_LENGTH_MAX, MIB
 
 GROUP_BYTES_MAX = 64 * MIB
-"""What the subscriptions of one group may take in memory; a record keeps each of them apart."""
+"""Limit of the memory for the subscriptions of one group; each is stored in its own record."""
 MEMBER_BYTES_MAX = MIB // 2
-"""What one member may say: a record, which has to fit a batch of the internal topic."""
+"""Limit of one member's subscription: its record has to fit a batch of the internal topic."""
 
 
 class HeartbeatHandler:
-    """Decides heartbeats; the group is changed by the facts of the decision alone."""
+    """Decides heartbeats; only the facts of the decision change the group."""
 
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self._settings = settings
         self._new_id = new_id
 
     def check(self, request: ConsumerHeartbeat) -> None:
-        """Refuse what no group would accept."""
+        """Validate the fields of a heartbeat that do not depend on the group."""
         for given, name in (
             (request.instance_id, "instance id"),
             (request.rack_id, "rack"),
             (request.group_id, "group id"),
         ):
             if given is not None and not 0 < len(given) <= GROUP_NAME_LENGTH_MAX:
-                raise _invalid(f"the {name} has 1 to {GROUP_NAME_LENGTH_MAX} characters", request)
+                raise _invalid(
+                    f"the {name} must have 1 to {GROUP_NAME_LENGTH_MAX} characters", request
+                )
         if len(request.member_id) > GROUP_NAME_LENGTH_MAX:
-            raise _invalid(f"a member id has at most {GROUP_NAME_LENGTH_MAX} characters", request)
+            raise _invalid(
+                f"a member id must have at most {GROUP_NAME_LENGTH_MAX} characters", request
+            )
         if not request.member_id and (request.makes_id or request.epoch != JOINING):
-            raise _invalid("a member has an id", request)
+            raise _invalid("the member id is missing", request)
         if request.epoch == JOINING:
             _check_first(request)
         elif request.epoch < AWAY:
-            raise _invalid(f"there is no epoch {request.epoch}", request)
+            raise _invalid(f"invalid member epoch {request.epoch}", request)
         elif request.epoch == AWAY and request.instance_id is None:
-            raise _invalid("only a static member leaves for a while", request)
+            raise _invalid("only a static member can leave temporarily", request)
         if request.assignor is not None and request.assignor not in ASSIGNORS:
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"no assignor {request.assignor!r}",
+                f"unknown assignor {request.assignor!r}",
                 subject=request.group_id,
-                remedy=f"the assignors are {', '.join(ASSIGNORS)}",
+                remedy=f"use one of: {', '.join(ASSIGNORS)}",
             )
         if request.pattern:
             matcher(request.pattern)
@@ -79,7 +83,7 @@ class HeartbeatHandler:
     def heartbeat(
         self, draft: DecisionBuilder, request: ConsumerHeartbeat, heartbeat_interval_ms: int
     ) -> ConsumerGroupDecision:
-        """A member joins, or says that it lives."""
+        """Decide a heartbeat that joins or extends the session."""
         group = draft.group
         before = self._admit(draft, request)
         member = _as_requested(before, request)
@@ -104,7 +108,7 @@ class HeartbeatHandler:
         )
 
     def leaving_member(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
-        """The member that wants to go."""
+        """The member that sent a leave heartbeat."""
         if request.instance_id is not None:
             return check_static(group, request.member_id, request.instance_id)
         member = group.members.get(request.member_id)
@@ -115,7 +119,7 @@ class HeartbeatHandler:
     def leave_temporarily(
         self, group: ConsumerGroup, member: ConsumerMember
     ) -> ConsumerGroupDecision:
-        """A static member leaves for a while: its place is kept as long as its session lasts."""
+        """Decide the temporary leave of a static member, which stays until its session ends."""
         away = replace(member, epoch=AWAY, state=MemberState.STABLE, revoking={})
         reply = ConsumerAnswer(member.id, AWAY)
         return ConsumerGroupDecision(group_id=group.id, facts=[away.moved(group.id)], reply=reply)
@@ -143,7 +147,7 @@ class HeartbeatHandler:
     ) -> ConsumerMember:
         fresh = replace(static, epoch=JOINING, previous_epoch=JOINING)
         if static.id == member_id:
-            # It lost its epoch but not its id: the same process, which begins anew.
+            # The same member id with epoch 0: the same process, which starts again.
             return fresh
         if static.classic is None and static.epoch != AWAY:
             raise Fenced(
@@ -160,7 +164,7 @@ class HeartbeatHandler:
 def check_capacity(
     group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, members_max: int
 ) -> None:
-    """Refuse a member too many, or one that says too much."""
+    """Refuse a member beyond the limits of members or subscription size."""
     is_known = member.id in group.members or group.static(member.instance_id) is not None
     is_full = not is_known and len(group.members) >= members_max
     brings = member.size_bytes - (before.size_bytes if is_known else 0)
@@ -173,34 +177,34 @@ def check_capacity(
     if member.size_bytes > MEMBER_BYTES_MAX:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            f"a subscription of {member.size_bytes} bytes, {MEMBER_BYTES_MAX} are allowed",
+            f"a subscription of {member.size_bytes} bytes exceeds the limit of {MEMBER_BYTES_MAX}",
             subject=group.id,
         )
 
 
 def is_leave_heartbeat(request: ConsumerHeartbeat) -> bool:
-    """Whether the member wants to go."""
+    """Whether the heartbeat leaves the group, for good or temporarily."""
     return request.epoch in (LEFT, AWAY)
 
 
 def _check_first(request: ConsumerHeartbeat) -> None:
     if request.rebalance_timeout_ms == NOT_SPECIFIED:
-        raise _invalid("a member that joins says its rebalance time-out", request)
+        raise _invalid("a joining member must send its rebalance timeout", request)
     if request.owned is None or request.owned:
-        raise _invalid("a member that joins has no partitions", request)
+        raise _invalid("a joining member must own no partitions", request)
     if request.topics is None and request.pattern is None:
-        raise _invalid("a member that joins says what it subscribes to", request)
+        raise _invalid("a joining member must send its subscription", request)
 
 
 def check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member that claims to call, or a refusal."""
+    """The static member with these ids; raises if it is unknown or fenced."""
     known = group.static(instance_id)
     if known is None:
-        raise unknown_consumer(group.id, f"no instance {instance_id!r}")
+        raise unknown_consumer(group.id, f"unknown instance {instance_id!r}")
     if known.id != member_id:
         raise Fenced(
             ErrorCode.FENCED_MEMBER,
-            f"instance {instance_id} now is member {known.id}, not {member_id}",
+            f"instance {instance_id} is now member {known.id}, not {member_id}",
             subject=group.id,
         )
     return known
@@ -215,7 +219,7 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, request: Consumer
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"member {member.id} is in epoch {member.epoch}, not {request.epoch}",
             subject=group.id,
-            remedy="give up all partitions and join again",
+            remedy="revoke all partitions and join again",
         )
 
 

@@ -1,11 +1,11 @@
-"""A group changes its protocol while its members go on working.
+"""Online migration of a group between the classic and the consumer protocol.
 
-upgrade     a consumer-protocol member comes to a classic group of consumers: the generation becomes
-            the epoch, and what each member was assigned becomes its target
-downgrade   the last consumer-protocol member goes: the others make a classic group and rebalance
+upgrade     a consumer-protocol member joins a classic group of consumers: the generation becomes
+            the epoch, and each member's assignment becomes its target
+downgrade   the last consumer-protocol member leaves: the others form a classic group and rebalance
 
-``MigrationPolicy`` says which of the two an operator allows. An empty group of either kind is
-simply replaced by one of the other.
+``MigrationPolicy`` sets which of the two are allowed. An empty group of either protocol is
+replaced by one of the other.
 """
 
 from enum import Enum
@@ -36,7 +36,7 @@ from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest
 
 
 class MigrationPolicy(Enum):
-    """Which ways a group with members may change its protocol."""
+    """Allowed protocol changes of a group with members."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -55,17 +55,23 @@ class MigrationPolicy(Enum):
 
 
 def check_upgrade(group: Group, policy: MigrationPolicy, members_max: int) -> None:
-    """Refuse to make this classic group a consumer group where that cannot be."""
+    """Raise unless this classic group can become a consumer group."""
     if not policy.upgrades:
-        raise not_a_consumer_group(group.id, "classic groups are not upgraded here")
+        raise not_a_consumer_group(
+            group.id, "the migration policy does not allow upgrades of classic groups"
+        )
     if not group.is_consumer:
-        raise not_a_consumer_group(group.id, f"its members are of type {group.protocol_type}")
+        raise not_a_consumer_group(
+            group.id, f"its members have the protocol type {group.protocol_type}"
+        )
     if len(group.members) > members_max:
-        raise not_a_consumer_group(group.id, f"{len(group.members)} members are too many")
+        raise not_a_consumer_group(
+            group.id, f"its {len(group.members)} members exceed the limit of {members_max}"
+        )
 
 
 def upgrade(group: Group, topics: GroupTopics) -> tuple[list[GroupDecisionFact], ConsumerGroup]:
-    """The facts that make a classic group a consumer group, and that group."""
+    """The facts that turn a classic group into a consumer group, and that group."""
     try:
         members = [_as_consumer(group, member, topics) for member in group.members.values()]
     except Corrupt as error:
@@ -82,7 +88,7 @@ def upgrade(group: Group, topics: GroupTopics) -> tuple[list[GroupDecisionFact],
 
 
 def downgrade(draft: DecisionBuilder, topics: GroupTopics, wall_ms: int) -> list[GroupDecisionFact]:
-    """The facts that make a consumer group a classic one of those whom the draft leaves in."""
+    """The facts that turn a consumer group into a classic group of the draft's members."""
     group = draft.group
     classic = Group(group.id, state_ms=wall_ms, generation=draft.epoch)
     for member in draft.members().values():
@@ -98,7 +104,7 @@ def downgrade(draft: DecisionBuilder, topics: GroupTopics, wall_ms: int) -> list
 
 
 def can_downgrade(members: dict[str, ConsumerMember], policy: MigrationPolicy, most: int) -> bool:
-    """Whether those who stay are classic members and may be a group of their own."""
+    """Whether all remaining members are classic and the policy allows a downgrade."""
     return (
         policy.downgrades
         and 0 < len(members) <= most
@@ -107,7 +113,7 @@ def can_downgrade(members: dict[str, ConsumerMember], policy: MigrationPolicy, m
 
 
 def removal(group: ConsumerGroup) -> list[ConsumerFact]:
-    """The facts that end a consumer group; positions are not concerned."""
+    """The facts that delete a consumer group; committed offsets stay."""
     forgotten: list[ConsumerFact] = [
         FactRemoved(kind, group.id, member_id)
         for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)
@@ -121,19 +127,19 @@ def removal(group: ConsumerGroup) -> list[ConsumerFact]:
 
 
 def not_a_consumer_group(group_id: str, cause: str) -> InvalidRequest:
-    """The refusal of a heartbeat to a group that is of another kind."""
+    """The error for a heartbeat to a group that is not a consumer group."""
     return InvalidRequest(
-        ErrorCode.UNKNOWN_GROUP, f"it is not a consumer group: {cause}", subject=group_id
+        ErrorCode.UNKNOWN_GROUP, f"not a consumer group: {cause}", subject=group_id
     )
 
 
 def _as_consumer(group: Group, member: ClassicMember, topics: GroupTopics) -> ConsumerMember:
-    # In its first rebalance a group has not chosen a protocol yet; they all say the same.
+    # In its first rebalance a group has not chosen a protocol; any protocol has the same topics.
     name = group.protocol_name or member.protocols[0][0]
     subscription = read_subscription(member.metadata(name))
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
-        raise Corrupt("an assignor of its own put data there that would be lost")
+        raise Corrupt("the user data of a custom assignor would be lost")
     return ConsumerMember(
         member.id,
         instance_id=member.instance_id,
@@ -150,7 +156,7 @@ def _as_consumer(group: Group, member: ClassicMember, topics: GroupTopics) -> Co
 
 
 def _as_classic(member: ConsumerMember) -> ClassicMember:
-    assert member.classic is not None, "only classic members make a classic group"
+    assert member.classic is not None, "a classic group has only classic members"
     return ClassicMember(
         member.id,
         member.instance_id,

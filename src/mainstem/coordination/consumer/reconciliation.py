@@ -1,12 +1,13 @@
-"""The next step of one member towards what it shall have.
+"""Reconciliation: the next step of one member towards its target assignment.
 
-                 has to give up partitions ──▶ UNREVOKED, old epoch ──reports that it did──┐
-    any member ──┤                                                                          ▼
-                 otherwise: takes what is free ──▶ target epoch, STABLE, or UNRELEASED while others
-                                                   still have some of it
+                 has to revoke partitions ──▶ UNREVOKED, old epoch ──reports that it did──┐
+    any member ──┤                                                                         ▼
+                 otherwise: gets what is free ──▶ target epoch, STABLE, or UNRELEASED while others
+                                                  still own some of it
 
-A member gives up before it takes, and takes only what nobody else has: no partition ever has two
-owners. Until it has given up it stays in its epoch, so that it can still commit positions.
+A member revokes before it is assigned, and is assigned only partitions without an owner: no
+partition ever has two owners. Until it has revoked it keeps its epoch, so that it can still commit
+offsets.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ PartitionOwner = Callable[[TopicId, int], str | None]
 
 
 class TargetAssignment(Struct, frozen=True):
-    """What a member shall have in which epoch."""
+    """Target assignment of a member and its epoch."""
 
     epoch: int
     partitions: Partitions
@@ -34,13 +35,13 @@ def reconcile(
     owner: PartitionOwner,
     reported: Partitions | None,
 ) -> ConsumerMember:
-    """The member after its next step, or as it is.
+    """The member after its next step; unchanged if there is none.
 
     Args:
-        member: what it has now.
-        target: what it shall have.
-        owner: who has a partition now.
-        reported: what the member says it has; None if it does not say.
+        member: the current state.
+        target: the target assignment.
+        owner: returns the current owner of a partition.
+        reported: the partitions that the member reports to own; None if it reports none.
     """
     if member.has_arrived(target.epoch):
         return member
@@ -66,20 +67,20 @@ def reconcile(
 
 
 def awaits_others(member: ConsumerMember, target: Partitions, owner: PartitionOwner) -> bool:
-    """Whether something the member shall have is still another's."""
+    """Whether another member still owns a partition of the member's target."""
     *_, awaits = _compare(member, target, owner)
     return awaits
 
 
 def is_within(part: Partitions | None, whole: Partitions) -> bool:
-    """Whether the member said what it has, and has no more than ``whole``."""
+    """Whether the member reported its partitions and they are a subset of ``whole``."""
     if part is None:
         return False
     return all(indexes <= whole.get(topic, frozenset()) for topic, indexes in part.items())
 
 
 def _holds(reported: Partitions | None, partitions: Partitions) -> bool:
-    """Whether the member still has one of these, as far as it has said."""
+    """Whether the member still owns one of these; True if it has not reported."""
     if reported is None:
         return True
     return any(reported.get(topic, frozenset()) & each for topic, each in partitions.items())
@@ -88,7 +89,7 @@ def _holds(reported: Partitions | None, partitions: Partitions) -> bool:
 def _compare(
     member: ConsumerMember, target: Partitions, owner: PartitionOwner
 ) -> tuple[Partitions, Partitions, Partitions, bool]:
-    """What stays, what has to go, what is free to take, and whether more is to come."""
+    """Partitions to keep, to revoke, free to assign, and whether others are still owned."""
     kept: dict[TopicId, frozenset[int]] = {}
     extra: dict[TopicId, frozenset[int]] = {}
     missing: dict[TopicId, frozenset[int]] = {}

@@ -1,4 +1,4 @@
-"""What members of a consumer group ask of the coordinator and what it answers: plain values."""
+"""Requests of consumer group members to the coordinator, and its answers: plain values."""
 
 from collections.abc import Callable
 
@@ -13,16 +13,16 @@ TopicVisibility = Callable[[str], bool]
 
 
 def sees_all_topics(topic: str) -> bool:
-    """Of one who may see every topic."""
+    """Visibility of a requester that may see every topic."""
     del topic
     return True
 
 
 class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
-    """A member is alive. What it leaves out (None, -1) is as it said before.
+    """Heartbeat of a member. Omitted fields (None, -1) are unchanged.
 
-    ``epoch`` 0 joins, -1 leaves, -2 leaves for a while (static members). Clients that make their
-    own id (version 1 on) set ``makes_id``. ``may_see`` tells which topics an expression may find.
+    ``epoch`` 0 joins, -1 leaves, -2 leaves temporarily (static members). Clients that generate
+    their own id (version 1 on) set ``makes_id``. ``may_see``: whether a pattern may match a topic.
     """
 
     group_id: str
@@ -42,7 +42,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: a member does so when it joins and after any failure."""
+        """Whether all fields are set: a member sets them when it joins and after any failure."""
         has_subscription = self.topics is not None or self.pattern is not None
         is_complete = (
             self.rebalance_timeout_ms != NOT_SPECIFIED
@@ -53,7 +53,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerAnswer(Struct, frozen=True):
-    """The epoch of a member; its partitions where they changed or it asked for them."""
+    """The epoch of a member; its partitions if they changed or were requested."""
 
     member_id: str
     epoch: int
@@ -62,7 +62,7 @@ class ConsumerAnswer(Struct, frozen=True):
 
 
 class Reader(Struct, frozen=True):
-    """Who asks for positions: a member in an epoch, or nobody in particular."""
+    """Requester of committed offsets: a member in an epoch, or a client that is no member."""
 
     member_id: str | None = None
     epoch: int = NOT_SPECIFIED
@@ -72,7 +72,7 @@ NOBODY = Reader()
 
 
 class DescribedConsumer(Struct, frozen=True):
-    """One member as an administrator sees it."""
+    """Description of one member."""
 
     member_id: str
     instance_id: str | None
@@ -90,7 +90,7 @@ class DescribedConsumer(Struct, frozen=True):
 
 
 class DescribedConsumerGroup(Struct, frozen=True):
-    """A consumer group in full."""
+    """Description of a consumer group."""
 
     group_id: str
     state: str

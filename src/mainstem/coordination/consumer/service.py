@@ -1,7 +1,7 @@
-"""Groups whose members are assigned by the coordinator, as other packages use them.
+"""Consumer groups (KIP-848), as other packages use them.
 
-Nothing waits for other members here: every answer goes out as soon as the facts it rests on are
-committed. Classic members of such a group come in through the verbs of classic groups.
+No request waits for other members: every answer is sent as soon as the facts it depends on are
+committed. Classic members of such a group use the requests of classic groups.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class ConsumerGroupCoordinator:
         self._pending = pending
 
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        """Handle ConsumerGroupHeartbeat; returns the member's epoch, and changed partitions."""
         check_name(request.group_id)
         if request.epoch == JOINING:
             live = await self._shards.find_to_write(request.group_id)
@@ -51,7 +51,7 @@ class ConsumerGroupCoordinator:
         return decision.reply
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
-        """One consumer group in full."""
+        """Describe a consumer group."""
         check_name(group_id)
         live = self._find(group_id)
         live.check_fresh()
@@ -60,7 +60,7 @@ class ConsumerGroupCoordinator:
     async def join(
         self, live: LiveGroupShard, group: ConsumerGroup, request: JoinRequest
     ) -> JoinAnswer:
-        """A classic member joins, or takes its next step."""
+        """Handle JoinGroup of a classic member."""
         with live.judging():
             live.shard.groups.check(request)
             decision = live.shard.consumers.join(group, request, self._pending.now())
@@ -72,7 +72,7 @@ class ConsumerGroupCoordinator:
     async def sync(
         self, live: LiveGroupShard, group: ConsumerGroup, request: SyncRequest
     ) -> SyncAnswer:
-        """A classic member wants to know what it has."""
+        """Handle SyncGroup of a classic member."""
         with live.judging():
             decision = live.shard.consumers.classic.sync(group, request)
         self._settle_classic(live, decision)
@@ -83,14 +83,14 @@ class ConsumerGroupCoordinator:
     def classic_heartbeat(
         self, live: LiveGroupShard, group: ConsumerGroup, request: HeartbeatRequest
     ) -> None:
-        """A classic member lives; raises if it has to join again."""
+        """Handle Heartbeat of a classic member; raises if it has to join again."""
         decision = live.shard.consumers.classic_heartbeat(group, request, self._pending.now())
         self._settle_classic(live, decision)
 
     async def leave(
         self, live: LiveGroupShard, group: ConsumerGroup, leaving_members: Sequence[LeavingMember]
     ) -> list[CommitResult]:
-        """Classic members go, or an administrator removes them."""
+        """Handle LeaveGroup of classic members, sent by them or by an administrator."""
         with live.judging():
             decision = live.shard.consumers.leave(group, leaving_members, self._pending.now())
         self._pending.settle(live, decision)
@@ -101,7 +101,7 @@ class ConsumerGroupCoordinator:
     def _find(self, group_id: str) -> LiveGroupShard:
         live = self._shards.find(group_id)
         if live is None:
-            raise not_a_consumer_group(group_id, "nobody has joined it")
+            raise not_a_consumer_group(group_id, "it does not exist")
         return live
 
     def _settle_classic(self, live: LiveGroupShard, decision: ConsumerGroupDecision) -> None:

@@ -1,4 +1,4 @@
-"""How long members of a consumer group may be silent: what the group sets, or the node."""
+"""Session timeout and heartbeat interval of consumer groups: the group's setting or the node's."""
 
 from mainstem.coordination.consumer.topics import GroupTopics
 from mainstem.coordination.groups.settings import GroupSettings
@@ -6,14 +6,14 @@ from mainstem.model.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 
 class GroupTimeouts:
-    """The times that members are told; a change counts from the next heartbeat on."""
+    """Timeouts of consumer groups; a change takes effect at the next heartbeat."""
 
     def __init__(self, settings: GroupSettings, topics: GroupTopics) -> None:
         self._settings = settings
         self._topics = topics
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Silence after which a member of the group counts as dead."""
+        """Time without heartbeats after which a member is removed."""
         settings, chosen_ms = self._settings, self._topics.set_on(group_id, SESSION_TIMEOUT)
         if chosen_ms is None:
             return settings.consumer_session_timeout_ms
@@ -21,7 +21,7 @@ class GroupTimeouts:
         return min(max(chosen_ms, least_ms), settings.consumer_session_timeout_max_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members of the group show that they live."""
+        """Interval at which members of the group send heartbeats."""
         settings, chosen_ms = self._settings, self._topics.set_on(group_id, HEARTBEAT_INTERVAL)
         if chosen_ms is None:
             return settings.consumer_heartbeat_interval_ms

@@ -1,4 +1,4 @@
-"""Which consumer groups a change of a topic concerns: by the names they read, by expressions."""
+"""Index from topics to the consumer groups that subscribe to them, by name or by pattern."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ from mainstem.coordination.consumer.topics import matcher
 
 
 class GroupsByTopic:
-    """Kept in step with the groups of a shard as facts are replayed into them."""
+    """Updated as facts are replayed into the groups of a shard."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, set[str]] = {}
         self._with_patterns: set[str] = set()
 
     def replay(self, group: ConsumerGroup, fact: ConsumerFact) -> None:
-        """Replay a fact into its group and note whether the group reads something else now."""
+        """Replay a fact into its group and update the index if the subscriptions changed."""
         if isinstance(fact, MemberSubscribed):
             member_id = fact.member_id
         elif isinstance(fact, FactRemoved) and fact.kind is Kind.MEMBER:
@@ -41,13 +41,13 @@ class GroupsByTopic:
             self._with_patterns.discard(group.id)
 
     def discard(self, group: ConsumerGroup) -> None:
-        """A group is gone."""
+        """Remove a group from the index."""
         for name in group.named_topics():
             self._note(name, group.id, reads=False)
         self._with_patterns.discard(group.id)
 
     def concerned(self, topic: str, groups: Mapping[str, ConsumerGroup]) -> set[str]:
-        """The groups that read a topic, or would."""
+        """The groups whose subscriptions match a topic."""
         found = set(self._by_name.get(topic, ()))
         for group_id in self._with_patterns - found:
             group = groups[group_id]

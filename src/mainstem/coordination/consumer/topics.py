@@ -1,7 +1,7 @@
-"""The topics of the cluster as consumer groups see them: by name, by id, by expression.
+"""Topic metadata for consumer groups: lookup by name, by id and by pattern.
 
-A group remembers what its topics looked like as one number. When the number changes - a topic came,
-went, grew or is another one of the same name - the group has to share its partitions anew.
+A group stores a hash of the metadata of its topics. When the hash changes because a topic was
+created, deleted, extended or re-created, the group has to compute a new assignment.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _count = Layout(">i").pack
 
 
 class TopicSource(Protocol):
-    """Where topics are looked up."""
+    """Lookup of topics."""
 
     def by_name(self, name: str) -> Topic | None:
         """The topic with that name."""
@@ -36,23 +36,23 @@ class TopicSource(Protocol):
         ...
 
     def group_texts(self, group: str) -> Mapping[str, str]:
-        """What is set on a group, by Kafka's names."""
+        """The settings of a group, by Kafka's names."""
         ...
 
 
 class GroupTopics:
-    """Questions of groups, answered from the topics as they are now."""
+    """Topic lookups for groups, answered from the current metadata."""
 
     def __init__(self, source: TopicSource) -> None:
         self._source = source
 
     def set_on(self, group: str, name: str) -> int | None:
-        """The number that a group has for one of its settings, if one is set."""
+        """The numeric value of a group's setting, or None if it is not set."""
         text = self._source.group_texts(group).get(name)
         return None if text is None else int(text)
 
     def ids(self, names: Iterable[str]) -> dict[TopicId, int]:
-        """How many partitions each of these topics has; those that do not exist are left out."""
+        """The partition count of each of these topics; topics that do not exist are omitted."""
         found = (self._source.by_name(name) for name in names)
         return {topic.id: len(topic.streams) for topic in found if topic is not None}
 
@@ -67,7 +67,7 @@ class GroupTopics:
         return None if topic is None else topic.name
 
     def hash(self, names: Iterable[str]) -> int:
-        """What these topics look like, as one number; 0 if none of them exists."""
+        """Hash of the metadata of these topics; 0 if none of them exists."""
         digest = blake2b(digest_size=_HASH_BYTES)
         is_empty = True
         for name in sorted(set(names)):
@@ -77,11 +77,11 @@ class GroupTopics:
                 encoded = name.encode()
                 count = _count(len(topic.streams))
                 digest.update(_count(len(encoded)) + encoded + topic.id + count)
-        # Never 0 by accident: that would look as if there was nothing.
+        # Never 0 by chance: 0 means that none of the topics exists.
         return 0 if is_empty else int.from_bytes(digest.digest(), "big", signed=True) | 1
 
     def matching(self, pattern: str) -> tuple[str, ...]:
-        """The topics that match an expression as a whole; internal ones do not count."""
+        """The topics whose whole name matches a pattern, without internal topics."""
         if not pattern:
             return ()
         matches = matcher(pattern)
@@ -89,21 +89,21 @@ class GroupTopics:
         return tuple(sorted(name for name in names if matches(name)))
 
     def by_name(self, partitions: Partitions) -> dict[str, frozenset[int]]:
-        """Partitions under the names of their topics; those of topics that are gone are not."""
+        """Partitions by topic name, without those of deleted topics."""
         named = ((self.name_of(topic), indexes) for topic, indexes in partitions.items())
         return {name: indexes for name, indexes in named if name is not None}
 
     def by_id(self, partitions: dict[str, frozenset[int]]) -> Partitions:
-        """Partitions under the ids of their topics; those of topics that are gone are not."""
+        """Partitions by topic id, without those of deleted topics."""
         known = ((self.id_of(name), indexes) for name, indexes in partitions.items())
         return {topic: indexes for topic, indexes in known if topic is not None}
 
 
 @lru_cache(maxsize=PATTERNS_REMEMBERED)
 def matcher(pattern: str) -> Matches:
-    """The test for an expression, compiled once.
+    """The match function of a pattern, compiled once.
 
     Raises:
-        InvalidRequest: it is no expression.
+        InvalidRequest: the pattern is not a valid regular expression.
     """
     return compile_pattern(pattern)

@@ -1,4 +1,4 @@
-"""A consumer group as administrators see it, and who may keep positions for it."""
+"""Listing and description of a consumer group, and the checks of its offset commits and fetches."""
 
 from mainstem.coordination.classic.subscription import CONSUMER_PROTOCOL
 from mainstem.coordination.consumer.decision_builder import preferred_assignor
@@ -19,7 +19,7 @@ CONSUMER_TYPE = "consumer"
 
 
 def listed(group: ConsumerGroup) -> ListedGroup:
-    """One line of a list of groups."""
+    """The entry of the group in a list of groups."""
     return ListedGroup(
         group.id,
         group.phase.value,
@@ -31,7 +31,7 @@ def listed(group: ConsumerGroup) -> ListedGroup:
 
 
 def described(group: ConsumerGroup, session_timeout_ms: int) -> DescribedConsumerGroup:
-    """The group in full; its members have that session, unless they chose their own."""
+    """Describe the group; ``session_timeout_ms`` applies to members without their own."""
     return DescribedConsumerGroup(
         group.id,
         group.phase.value,
@@ -60,12 +60,12 @@ def described(group: ConsumerGroup, session_timeout_ms: int) -> DescribedConsume
 
 
 def check_commit(group: ConsumerGroup, request: CommitRequest, *, in_transaction: bool) -> None:
-    """Refuse positions from anybody but a member in its present epoch."""
+    """Refuse offset commits except from a member in its current epoch."""
     if request.generation < 0 and not group.members:
         return
     is_anonymous = not request.member_id and request.instance_id is None
     if in_transaction and request.generation < 0 and is_anonymous:
-        # The producer is fenced by its own means; members are checked if it names one.
+        # The producer is fenced by its epoch; the member is checked only if the request names one.
         return
     member = _member(group, request.member_id)
     if member.classic is None and not in_transaction and not request.reports_unknown_group:
@@ -78,7 +78,7 @@ def check_commit(group: ConsumerGroup, request: CommitRequest, *, in_transaction
 
 
 def check_fetch(group: ConsumerGroup, reader: Reader) -> None:
-    """Refuse to tell positions to a member of another epoch: newer ones may be on their way."""
+    """Refuse offset fetches with another epoch: newer commits may be in flight."""
     if reader.member_id is not None or reader.epoch >= 0:
         _check_epoch(group, _member(group, reader.member_id or ""), reader.epoch)
 

@@ -1,24 +1,24 @@
-"""When to look at which group again: a heap that keeps the earliest deadline of each.
+"""Timers of groups: a heap with the earliest deadline of each group.
 
-Members postpone their own death by every heartbeat. Moving an alarm each time would cost more than
-letting it ring early once per session: the group then says when to come back.
+Every heartbeat extends a member's session. Moving the timer each time would cost more than letting
+it fire early once per session: the group then returns its next deadline.
 """
 
 from heapq import heapify, heappop, heappush
 
-# A heap of outdated entries beyond this and more than half of it is built anew.
+# A heap with more outdated entries than this, and more than half of its size, is rebuilt.
 _STALE_MIN = 1_024
 
 
 class DeadlineHeap:
-    """One alarm per key, in milliseconds of the monotonic clock."""
+    """One timer per key, in milliseconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, str]] = []
         self._at_ms: dict[str, int] = {}
 
     def set(self, key: str, at_ms: int) -> None:
-        """Ring for ``key`` then, unless it rings earlier anyway."""
+        """Set the timer of ``key``, unless it already fires earlier."""
         if key in self._at_ms and self._at_ms[key] <= at_ms:
             return
         self._at_ms[key] = at_ms
@@ -28,13 +28,13 @@ class DeadlineHeap:
             heapify(self._heap)
 
     def next_ms(self) -> int | None:
-        """When the next alarm rings."""
+        """Time of the next timer."""
         while self._heap and self._at_ms.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> list[str]:
-        """The keys whose alarm rings now; each has to be set anew."""
+        """Remove and return the keys whose timer has expired; each has to be set again."""
         keys = []
         while (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
             _, key = heappop(self._heap)

@@ -1,4 +1,4 @@
-"""The facts of group coordination and their bytes, which are those of Kafka's `__consumer_offsets`.
+"""The facts of group coordination and their encoding, that of Kafka's `__consumer_offsets`.
 
     fact               key                                      value
     OffsetCommitted    1  group topic partition                 3 (1 with an expiry date)
@@ -6,13 +6,12 @@
     GroupSaved         2  group                                 3
     GroupRemoved       2  group                                 none
 
-Facts of consumer groups (keys 3 to 8 and 16) are in ``facts``, those of share
-groups (10, 11 and 932) in ``facts``.
+Facts of consumer groups (keys 3 to 8 and 16) are in ``consumer.facts``, those of share groups
+(10, 11 and 932) in ``share.facts``.
 
-The first two bytes of key and value are a version. Keys say what a record is, so tools that read
-that topic understand ours. Promises: every fact survives the round trip; keys and values of a
-version that is not known here decode to None, which ends the loading; damaged bytes are
-``Corrupt``.
+The first two bytes of key and value are a version; that of the key is the record type, so Kafka's
+tools can read the topic. Guarantees: every fact survives the round trip; keys and values of an
+unknown version decode to None, which ends the loading; damaged bytes are ``Corrupt``.
 """
 
 import struct
@@ -42,7 +41,7 @@ _FIRST_FLEXIBLE_VALUE = 4
 
 
 class OffsetCommitted(Struct, frozen=True):
-    """A group reached a position."""
+    """A group committed an offset."""
 
     group_id: str
     topic: str
@@ -51,7 +50,7 @@ class OffsetCommitted(Struct, frozen=True):
 
 
 class OffsetRemoved(Struct, frozen=True):
-    """A position is forgotten."""
+    """A committed offset was deleted."""
 
     group_id: str
     topic: str
@@ -84,7 +83,7 @@ class GroupSaved(Struct, frozen=True):
 
 
 class GroupRemoved(Struct, frozen=True):
-    """A group is forgotten."""
+    """A group was deleted."""
 
     group_id: str
 
@@ -93,7 +92,7 @@ Fact = OffsetCommitted | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerFac
 
 
 def encode(fact: Fact) -> tuple[bytes, bytes | None]:
-    """Key and value of the record that keeps ``fact``."""
+    """Encode ``fact`` as key and value of a record."""
     match fact:
         case OffsetCommitted(group_id, topic, partition, committed):
             return _offset_key(group_id, topic, partition), _offset_value(committed)
@@ -110,10 +109,10 @@ def encode(fact: Fact) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Fact | None:
-    """The fact in a record, or None for a kind or version that is not known here.
+    """Decode a record; None for an unknown type or version.
 
     Raises:
-        Corrupt: the bytes do not have the shape their version says.
+        Corrupt: the bytes do not have the format of their version.
     """
     if key is None:
         return None
@@ -136,7 +135,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def _offset_value(committed: CommittedOffset) -> bytes:
-    # Only version 1 has an expiry date, and it has no leader epoch; Kafka chooses the same way.
+    # Only version 1 has an expiry time, and it has no leader epoch; Kafka chooses the same way.
     if committed.expire_ms >= 0:
         return (
             SHORT.pack(_OFFSET_VALUE_WITH_EXPIRY)
@@ -228,7 +227,7 @@ def _decode_member(reader: PrimitiveReader, version: int) -> SavedMember:
         instance_id,
         client_id,
         client_host,
-        # Before version 1 there was one time-out for both.
+        # Before version 1 one timeout was used for both.
         rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms,
         session_timeout_ms,
         subscription=reader.sized(),

@@ -1,10 +1,10 @@
-"""Where requests wait and time is kept: carries out what the machines of the shards decide.
+"""Parked requests and timers of groups: carries out the decisions of the shards.
 
     effects: store ─▶ replay ─▶ answers, once committed ─▶ parked futures
-             wake_ms ─▶ alarms ─▶ one timer ─▶ on_time ─▶ effects
+             wake_ms ─▶ deadlines ─▶ one timer ─▶ on_time ─▶ effects
 
-No answer overtakes the facts it may rest on. A caller that goes away is forgotten; its member
-lives until its session ends.
+No answer is sent before the facts it depends on are committed. The requests of a disconnected
+caller are dropped; its member stays until its session ends.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Parked = asyncio.Future[ClassicAnswer]
 
 
 class PendingRequests:
-    """Parked requests and the timer of all groups."""
+    """Parked requests of all groups, and their timer."""
 
     def __init__(self, shards: GroupShards, clock: Clock) -> None:
         self._shards = shards
@@ -41,7 +41,7 @@ class PendingRequests:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Send everybody away; nothing is lost, for all that counts is stored."""
+        """Fail all parked requests; no state is lost, because it is stored."""
         self._is_stopped = True
         self._set_timer()
         for _, future in self._parked.values():
@@ -49,30 +49,30 @@ class PendingRequests:
                 future.set_exception(stopping())
 
     def given_up(self, live: LiveGroupShard) -> None:
-        """A shard is another node's from now on: who waits here has to look there."""
+        """Fail the parked requests of a shard that moved to another node."""
         for parked_at, future in list(self._parked.values()):
             if parked_at is live and not future.done():
-                assert live.refusal is not None, "a shard that was given up refuses"
+                assert live.refusal is not None, "a shard that was given up has a refusal"
                 future.set_exception(live.refusal)
 
     def now(self) -> Instant:
         """The monotonic and the wall-clock time."""
-        # Rounded, not cut: a timer that rings exactly on time must find its deadline passed.
+        # Rounded, not truncated: a timer that fires exactly on time must find its deadline passed.
         return Instant(round(self._clock.monotonic() * 1000), self._clock.wall_ms())
 
     def park(self, live: LiveGroupShard) -> tuple[int, Parked]:
-        """A place to wait for an answer, and the ticket that names it."""
+        """Park a request; returns its ticket and the future of its answer."""
         ticket = next(self._tickets)
         future: Parked = asyncio.get_running_loop().create_future()
         self._parked[ticket] = (live, future)
         return ticket, future
 
     def forget(self, ticket: int) -> None:
-        """Nobody waits under that ticket any more."""
+        """Remove the parked request of that ticket."""
         self._parked.pop(ticket, None)
 
     def loaded(self, live: LiveGroupShard) -> None:
-        """A shard begins to serve: its members have a session's time to show that they live."""
+        """Start serving a loaded shard: its members get a full session timeout."""
         self._shards.sweep(live)
         for group_id, effects in live.shard.groups.loaded(self.now()).items():
             self.carry_out(live, group_id, effects)
@@ -82,7 +82,7 @@ class PendingRequests:
             self._wake(group_id, wake_ms)
 
     def carry_out(self, live: LiveGroupShard, group_id: str, effects: GroupEffects) -> None:
-        """Store, answer, and remember when to come back."""
+        """Store the facts, send the answers and set the wake-up timer."""
         follow_up = None
         if effects.then is not None:
             [saved] = effects.facts
@@ -117,7 +117,7 @@ class PendingRequests:
     def _stored(
         self, live: LiveGroupShard, decision: ConsumerGroupDecision | ShareDecision
     ) -> Instant:
-        """Store the facts of a decision; when that was."""
+        """Store the facts of a decision; returns the time."""
         now = self.now()
         try:
             live.store(decision.facts, now.wall_ms)
@@ -172,9 +172,13 @@ class PendingRequests:
             try:
                 self.settle(live, decision)
             except MainstemError as error:
-                _log.warning("members of group %s cannot be removed now: %s", group_id, error)
+                _log.warning(
+                    "expired members of group %s could not be removed, will retry: %s",
+                    group_id,
+                    error,
+                )
                 group = consumers.get(group_id)
-                assert group is not None, "a decision that is not stored ends no group"
+                assert group is not None, "a decision that is not stored removes no group"
                 group.postpone(now.monotonic_ms)
         group = consumers.get(group_id)
         self._wake(group_id, None if group is None else group.next_ms())
@@ -189,6 +193,10 @@ class PendingRequests:
             try:
                 self.settle_share(live, decision)
             except MainstemError as error:
-                _log.warning("members of group %s cannot be removed now: %s", group_id, error)
+                _log.warning(
+                    "expired members of group %s could not be removed, will retry: %s",
+                    group_id,
+                    error,
+                )
                 group.postpone(now.monotonic_ms)
         self._wake(group_id, group.next_ms())

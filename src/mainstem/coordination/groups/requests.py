@@ -1,6 +1,6 @@
-"""What is asked of a group coordinator and what it answers: plain values, no behaviour.
+"""Requests to a group coordinator and its answers: plain values, no behaviour.
 
-Refusals are ``MainstemError``s. Where one request concerns many things (partitions, members), the
+Errors are ``MainstemError``s. Where one request concerns many items (partitions, members), the
 answer lists an ``ErrorCode`` or None for each of them, in the order of the request.
 """
 
@@ -15,11 +15,11 @@ DEFAULT_RETENTION = -1
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True):
-    """A member wants to be part of the next generation.
+    """JoinGroup: a member takes part in the next generation.
 
-    ``protocols`` are (name, metadata) in the order the member prefers. Clients that know the
-    two-step join (KIP-394) set ``id_required``; those that know ``skip_assignment`` (KIP-814) set
-    ``may_skip_assignment``.
+    ``protocols`` are (name, metadata) in the order the member prefers. Clients that support the
+    two-step join (KIP-394) set ``id_required``; those that support ``skip_assignment`` (KIP-814)
+    set ``may_skip_assignment``.
     """
 
     group_id: str
@@ -36,7 +36,7 @@ class JoinRequest(Struct, frozen=True, kw_only=True):
 
 
 class JoinedMember(Struct, frozen=True):
-    """A member as the leader sees it when it assigns partitions."""
+    """A member as sent to the leader, which assigns partitions."""
 
     member_id: str
     instance_id: str | None
@@ -44,7 +44,7 @@ class JoinedMember(Struct, frozen=True):
 
 
 class JoinAnswer(Struct, frozen=True):
-    """The generation a member belongs to; only its leader learns the other members."""
+    """The generation a member belongs to; only its leader gets the list of members."""
 
     member_id: str
     generation: int
@@ -56,7 +56,7 @@ class JoinAnswer(Struct, frozen=True):
 
 
 class SyncRequest(Struct, frozen=True, kw_only=True):
-    """A member asks for its assignment; the leader brings everybody's."""
+    """SyncGroup: a member requests its assignment; the leader sends those of all members."""
 
     group_id: str
     generation: int
@@ -68,7 +68,7 @@ class SyncRequest(Struct, frozen=True, kw_only=True):
 
 
 class SyncAnswer(Struct, frozen=True):
-    """What a member is assigned in this generation."""
+    """Assignment of a member in this generation."""
 
     protocol_type: str | None
     protocol_name: str | None
@@ -76,7 +76,7 @@ class SyncAnswer(Struct, frozen=True):
 
 
 class HeartbeatRequest(Struct, frozen=True, kw_only=True):
-    """A member is alive."""
+    """Heartbeat of a member."""
 
     group_id: str
     generation: int
@@ -85,14 +85,14 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True):
 
 
 class LeavingMember(Struct, frozen=True):
-    """Who goes: by member id, or by instance id alone when an administrator removes a member."""
+    """Member that leaves: by member id, or by instance id when an administrator removes it."""
 
     member_id: str
     instance_id: str | None = None
 
 
 class CommittedOffset(Struct, frozen=True):
-    """A position a group has reached. ``expire_ms`` is -1 unless an old client set its own date."""
+    """A committed offset. ``expire_ms`` is -1 unless an old client set its own expiry time."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -102,7 +102,7 @@ class CommittedOffset(Struct, frozen=True):
 
 
 class OffsetToCommit(Struct, frozen=True):
-    """One position of a commit."""
+    """One offset of a commit."""
 
     topic: str
     partition: int
@@ -112,10 +112,10 @@ class OffsetToCommit(Struct, frozen=True):
 
 
 class CommitRequest(Struct, frozen=True, kw_only=True):
-    """Positions to keep for a group.
+    """Offsets to commit for a group.
 
     Without a generation the caller is no member: a consumer that assigns partitions itself, or a
-    tool. ``reports_unknown_group`` is set by clients that understand that refusal.
+    tool. ``reports_unknown_group`` is set by clients that understand that error.
     """
 
     group_id: str
@@ -128,9 +128,9 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
 
 
 class FetchedOffset(Struct, frozen=True):
-    """The position of one partition; ``NO_OFFSET`` where the group has none.
+    """The committed offset of one partition; ``NO_OFFSET`` if the group has none.
 
-    A caller that wants only stable positions is refused those that an open transaction may move.
+    A request for stable offsets gets an error for those that an open transaction may change.
     """
 
     topic: str
@@ -140,7 +140,7 @@ class FetchedOffset(Struct, frozen=True):
 
 
 class ListedGroup(Struct, frozen=True):
-    """One line of a list of groups."""
+    """Entry of a list of groups."""
 
     group_id: str
     state: str
@@ -151,7 +151,7 @@ class ListedGroup(Struct, frozen=True):
 
 
 class DescribedMember(Struct, frozen=True):
-    """One member as an administrator sees it."""
+    """Description of one member."""
 
     member_id: str
     instance_id: str | None
@@ -164,7 +164,7 @@ class DescribedMember(Struct, frozen=True):
 
 
 class DescribedGroup(Struct, frozen=True):
-    """Everything an administrator may want to know about a group."""
+    """Description of a classic group."""
 
     group_id: str
     state: str

@@ -1,7 +1,7 @@
-"""Consumer groups as other packages use them: every verb, on top of the shards.
+"""Group coordinator as other packages use it: every request, on top of the shards.
 
 ``join`` and ``sync`` may wait for other members; a caller may cancel them at any time. The other
-verbs wait for nothing but storage. Refusals are raised as ``MainstemError``s.
+requests wait only for storage. Refusals are raised as ``MainstemError``s.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -52,11 +52,11 @@ class GroupCoordinator:
     """The coordinator of the groups on this node.
 
     Args:
-        settings: time-outs and bounds.
-        topic: where the facts are kept.
+        settings: timeouts and limits.
+        topic: the internal topic in which facts are stored.
         topics: the topics of the cluster, which groups read.
-        clock: the time.
-        new_id: makes ids that are never used twice.
+        clock: source of time.
+        new_id: returns unique ids.
         sharing: the settings of share groups.
     """
 
@@ -76,11 +76,11 @@ class GroupCoordinator:
         self.positions = TransactionalGroupOffsets(self._shards, self._pending.now)
 
     def start(self) -> None:
-        """Begin to load what is stored; call it in the running loop, once topics are known."""
+        """Start loading the shards; call it in the running loop, once topics are known."""
         self._shards.start(self._pending.loaded, self._pending.given_up)
 
     def stop(self) -> None:
-        """Refuse everything from now on and send those away who wait."""
+        """Refuse all further requests and fail those that wait."""
         self._shards.stop()
         self._pending.stop()
 
@@ -89,19 +89,19 @@ class GroupCoordinator:
         return self._shards.is_loaded()
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget the positions in a topic that is gone."""
+        """Delete the committed offsets of a deleted topic."""
         self._shards.topic_deleted(topic)
 
     def topic_changed(self, topic: str) -> None:
-        """A topic came or grew: groups that read it share its partitions anew."""
+        """Let groups that read a created or extended topic compute a new assignment."""
         self._shards.topic_changed(topic)
 
     def coordinator_partition(self, group_id: str) -> int:
-        """The partition of the internal topic that a group is kept in."""
+        """The partition of the internal topic in which a group is stored."""
         return self._shards.partition_of(group_id)
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
-        """Take part in the next generation; answered when it begins."""
+        """Take part in the next generation; answered when it starts."""
         check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
         if live.shard.shares.get(request.group_id) is not None:
@@ -112,7 +112,7 @@ class GroupCoordinator:
         if consumers is not None:
             if consumers.members:
                 return await self.consumers.join(live, consumers, request)
-            # An empty group is whatever its next member makes it.
+            # An empty group takes the protocol of the next member that joins.
             self._pending.settle(live, live.shard.consumers.remove_empty_group(consumers, request))
         ticket, parked = self._pending.park(live)
         try:
@@ -126,7 +126,7 @@ class GroupCoordinator:
         return answer
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
-        """What the caller is assigned; answered when the leader has brought it."""
+        """The caller's assignment; answered when the leader has sent it."""
         live = self._find_member(request.group_id, request.member_id)
         consumers = live.shard.consumers.get(request.group_id)
         if consumers is not None:
@@ -145,7 +145,7 @@ class GroupCoordinator:
         return answer
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """The caller is alive; raises if it has to do something about its membership."""
+        """Handle Heartbeat; raises if the member has to rejoin."""
         live = self._find_member(request.group_id, request.member_id)
         consumers = live.shard.consumers.get(request.group_id)
         try:
@@ -154,13 +154,13 @@ class GroupCoordinator:
             else:
                 live.shard.groups.heartbeat(request, self._pending.now())
         finally:
-            # Last: a member that is sent to look for its coordinator has shown that it lives.
+            # Last: the session is extended even if the member has to look up its coordinator again.
             live.check_fresh()
 
     async def leave(
         self, group_id: str, leaving_members: Sequence[LeavingMember]
     ) -> list[CommitResult]:
-        """Members go, or an administrator removes them."""
+        """Handle LeaveGroup, sent by a member or by an administrator who removes members."""
         live = self._find_member(
             group_id, ", ".join(leaving_member.member_id for leaving_member in leaving_members)
         )
@@ -176,7 +176,7 @@ class GroupCoordinator:
         return outcomes
 
     async def commit_offsets(self, request: CommitRequest) -> list[CommitResult]:
-        """Keep positions; the outcome for each, once they are safe."""
+        """Commit offsets; returns the outcome for each once they are stored durably."""
         check_name(request.group_id, may_be_empty=True)
         live = await self._shards.find_to_write(request.group_id)
         with live.judging():
@@ -192,7 +192,7 @@ class GroupCoordinator:
         stable: bool = False,
         reader: Reader = NOBODY,
     ) -> Sequence[FetchedOffset]:
-        """The positions asked for, or (None) all of the group."""
+        """The requested committed offsets, or (None) all of the group."""
         live = self._find(group_id, may_be_empty=True)
         if live is None:
             return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
@@ -208,7 +208,7 @@ class GroupCoordinator:
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[Partition]
     ) -> list[CommitResult]:
-        """Forget positions, except in topics the group reads."""
+        """Delete committed offsets, except in topics the group reads."""
         live = self._find_existing(group_id)
         with live.judging():
             outcomes, facts = live.shard.delete_offsets(group_id, partitions)
@@ -216,7 +216,7 @@ class GroupCoordinator:
         return outcomes
 
     async def delete(self, group_id: str) -> None:
-        """Forget an empty group and all its positions."""
+        """Delete an empty group and all its committed offsets."""
         live = self._find_existing(group_id)
         with live.judging():
             facts = live.shard.delete_group(group_id)
@@ -225,7 +225,7 @@ class GroupCoordinator:
     def list(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> Sequence[ListedGroup]:
-        """The groups in one of these states and of one of these types; none named: all."""
+        """The groups in one of these states and of one of these types; empty filters match all."""
         wanted_states = frozenset(state.lower() for state in states)
         wanted_types = frozenset(name.lower() for name in types)
         lines: list[ListedGroup] = []
@@ -234,7 +234,7 @@ class GroupCoordinator:
         return lines
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One group in full."""
+        """Describe a classic group."""
         live = self._find_existing(group_id)
         live.check_fresh()
         return live.shard.describe(group_id)

@@ -1,7 +1,7 @@
-"""Everything one internal stream keeps: its groups and their positions, as one machine.
+"""State machine of one partition of the internal topic: its groups and their committed offsets.
 
-The runtime loads it by ``replay``, asks it to decide, stores the facts and replays them. Where a
-decision concerns both halves (deleting a group, expiry, a commit by a member) it is taken here.
+The driver loads it by ``replay``, asks it to decide, stores the facts and replays them. Decisions
+that concern both groups and offsets (deleting a group, expiry, a member's commit) are made here.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _SHARING = ShareSettings()
 
 
 class GroupShard:
-    """The groups whose names fall on one internal stream."""
+    """The groups of one internal stream."""
 
     def __init__(
         self,
@@ -63,18 +63,18 @@ class GroupShard:
 
     @property
     def group_count(self) -> int:
-        """Groups of every kind."""
+        """Number of groups of all types."""
         return len(self.groups) + len(self.consumers) + len(self.shares)
 
     def has(self, group_id: str) -> bool:
-        """Whether there is such a group, of whichever kind."""
+        """Whether a group with that id exists, of any type."""
         tables = (self.groups, self.consumers, self.shares)
         return any(table.get(group_id) is not None for table in tables)
 
     def commit(
         self, request: CommitRequest, now: Instant
     ) -> tuple[list[CommitResult], Sequence[Fact]]:
-        """Decide a commit of positions; a member's commit is a sign of life."""
+        """Decide an offset commit; a member's commit extends its session."""
         self.check_unshared(request.group_id)
         group = self.groups.get(request.group_id)
         consumers = self.consumers.get(request.group_id)
@@ -89,7 +89,7 @@ class GroupShard:
     def commit_in_transaction(
         self, request: CommitRequest, producer: ProducerIdentity, now: Instant
     ) -> tuple[list[CommitResult], Sequence[GroupFact]]:
-        """Decide a commit of positions that counts once the producer's transaction commits."""
+        """Decide an offset commit that takes effect once the producer's transaction commits."""
         self.check_unshared(request.group_id)
         group = self.groups.get(request.group_id)
         consumers = self.consumers.get(request.group_id)
@@ -105,7 +105,7 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[Partition]
     ) -> tuple[list[CommitResult], Sequence[Fact]]:
-        """Decide to delete positions; consumers may go on, other groups have to be empty."""
+        """Decide to delete offsets; groups that are not of consumers have to be empty."""
         consumers = self.consumers.get(group_id)
         if consumers is not None:
             return self.offsets.delete(consumers, partitions)
@@ -115,7 +115,7 @@ class GroupShard:
         return self.offsets.delete(group, partitions)
 
     def delete_group(self, group_id: str) -> list[Fact]:
-        """Decide to delete a group with all its positions."""
+        """Decide to delete a group with all its committed offsets."""
         consumers = self.consumers.get(group_id)
         if consumers is not None:
             if consumers.members:
@@ -132,7 +132,7 @@ class GroupShard:
         return [*self.offsets.delete_all(group_id), GroupRemoved(group_id)]
 
     def expire(self, wall_ms: int) -> list[Fact]:
-        """Decide what has been kept long enough; empty groups go with their last position."""
+        """Decide which offsets expire; empty groups are deleted with their last offset."""
         facts: list[Fact] = []
         for group in list(self.groups):
             expired = self.offsets.expire(group, wall_ms)
@@ -153,23 +153,23 @@ class GroupShard:
         return facts
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, now: Instant) -> ConsumerGroupDecision:
-        """Decide what a member of a consumer group is told; a classic group may become one."""
+        """Decide a consumer group heartbeat; a classic group may become a consumer group."""
         self.check_unshared(request.group_id)
         return self.consumers.heartbeat(request, self.groups.get(request.group_id), now)
 
     def share_heartbeat(self, request: ShareHeartbeat) -> ShareDecision:
-        """Decide what a member of a share group is told; no other group becomes one."""
+        """Decide a share group heartbeat; other groups cannot become share groups."""
         if self.has(request.group_id) and self.shares.get(request.group_id) is None:
-            raise not_a_share_group(request.group_id, "it is a group of another kind")
+            raise not_a_share_group(request.group_id, "a group of another type has this id")
         return self.shares.heartbeat(request)
 
     def check_unshared(self, group_id: str) -> None:
-        """Refuse to do with a share group what only others can do."""
+        """Refuse a request that does not apply to share groups."""
         if self.shares.get(group_id) is not None:
             raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, "it is a share group", subject=group_id)
 
     def settle(self, decision: ConsumerGroupDecision, now: Instant) -> GroupEffects:
-        """The facts of a decision about a consumer group hold: what follows."""
+        """Effects after the facts of a decision about a consumer group are replayed."""
         effects = GroupEffects()
         wake_ms = self.consumers.settle(decision, now)
         if wake_ms is not None:
@@ -182,7 +182,7 @@ class GroupShard:
         return effects
 
     def replay(self, fact: GroupFact) -> None:
-        """Take a stored fact in. Must not fail and must not depend on anything but the facts."""
+        """Apply a stored fact. Must not fail and must depend only on the facts."""
         if isinstance(fact, GroupSaved | GroupRemoved):
             if isinstance(fact, GroupSaved):
                 self.consumers.discard(fact.group_id)
@@ -207,7 +207,7 @@ class GroupShard:
             self.groups.ensure(committed.group_id, committed.committed.commit_ms)
 
     def list(self, states: frozenset[str], types: frozenset[str]) -> Sequence[ListedGroup]:
-        """The groups in one of these states and of one of these types; none named: all."""
+        """The groups in one of these states and of one of these types; empty filters match all."""
         lines = [generation.listed(group) for group in self.groups]
         lines += [view.listed(group) for group in self.consumers]
         lines += [group.listed() for group in self.shares]
@@ -219,7 +219,7 @@ class GroupShard:
         ]
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One classic group in full."""
+        """Describe a classic group."""
         self.check_unshared(group_id)
         if self.consumers.get(group_id) is not None:
             raise InvalidRequest(
@@ -228,7 +228,7 @@ class GroupShard:
         return generation.described(self._known(group_id))
 
     def describe_consumers(self, group_id: str) -> DescribedConsumerGroup:
-        """One consumer group in full."""
+        """Describe a consumer group."""
         group = self.consumers.get(group_id)
         if group is None:
             self.check_unshared(group_id)
@@ -242,7 +242,7 @@ class GroupShard:
         self.consumers.replay(fact)
         ends = isinstance(fact, FactRemoved) and fact.kind is Kind.EPOCH
         if ends and self.offsets.has(fact.group_id):
-            # Its positions outlive it, as those of a group that nobody ever joined.
+            # Its offsets stay, like those of a group without members that only commits.
             self.groups.ensure(fact.group_id, _UNSTAMPED)
 
     def _known(self, group_id: str) -> Group:
@@ -254,17 +254,17 @@ class GroupShard:
     def _check_commit(self, group: Group, request: CommitRequest, now: Instant) -> None:
         if request.generation < 0 and group.state is GroupState.EMPTY:
             return
-        # Without generation and id this is refused too: only an empty group takes such commits.
+        # Without generation and id this is refused too: only an empty group accepts such commits.
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise _other_generation(group, request.generation)
         if group.state is GroupState.COMPLETING:
-            # The member knows its generation but not yet what it is assigned.
+            # The member knows its generation but does not have its assignment yet.
             raise Unavailable(ErrorCode.REBALANCE_IN_PROGRESS, subject=group.id)
         self.groups.touch(member, now)
 
     def _check_commit_in_transaction(self, group: Group, request: CommitRequest) -> None:
-        # The producer is fenced by its own means; members are checked if it names one (KIP-447).
+        # The producer is fenced by its epoch; a member is checked only if named (KIP-447).
         if request.generation < 0 and not request.member_id and request.instance_id is None:
             return
         if request.generation < 0 and group.state is GroupState.EMPTY:
@@ -279,13 +279,13 @@ def _check_commit_without_group(request: CommitRequest) -> None:
         return
     if request.reports_unknown_group:
         raise InvalidRequest(ErrorCode.UNKNOWN_GROUP, subject=request.group_id)
-    raise Fenced(ErrorCode.ILLEGAL_GENERATION, "there is no such group", subject=request.group_id)
+    raise Fenced(ErrorCode.ILLEGAL_GENERATION, "the group does not exist", subject=request.group_id)
 
 
 def _other_generation(group: Group, given: int) -> Fenced:
     return Fenced(
         ErrorCode.ILLEGAL_GENERATION,
-        f"generation {given} is not the present one, {group.generation}",
+        f"generation {given} is not the current generation, {group.generation}",
         subject=group.id,
     )
 

@@ -1,4 +1,4 @@
-"""The shards of consumer groups: their bounds, what is swept, what generations wait for."""
+"""The shards of groups on this node: limits, expiry, and storing of generations."""
 
 import logging
 from collections.abc import Callable
@@ -51,24 +51,24 @@ class GroupShards(ShardRegistry[GroupShard, GroupFact]):
         self.share_configs = ShareConfigs(sharing, topics.group_texts)
 
     def make(self, partition: int) -> LiveGroupShard:
-        """A shard without any facts yet."""
+        """Make an empty shard."""
         shard = GroupShard(self._settings, self._topics, self._new_id, self._sharing)
         return LiveShard(shard, GROUP_CODEC, self._topic.open_stream(partition), partition)
 
     def check_capacity(self, live: LiveGroupShard, key: str) -> None:
-        """Refuse a new group when there are too many."""
+        """Refuse a new group beyond the limit."""
         if live.shard.has(key):
             return
         count = sum(each.shard.group_count for each in self)
         if count >= GROUPS_MAX:
             raise Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE,
-                f"there are {count} groups, no more are taken",
+                f"the limit of {GROUPS_MAX} groups is reached",
                 subject=key,
             )
 
     def sweep(self, live: LiveGroupShard) -> None:
-        """Forget what has expired, and positions in topics that no longer exist."""
+        """Delete expired offsets and groups, and offsets of deleted topics."""
         if not live.is_ready:
             return
         for topic in live.shard.offsets.topics():
@@ -78,7 +78,7 @@ class GroupShards(ShardRegistry[GroupShard, GroupFact]):
         self.store_or_warn(live, live.shard.expire(self._clock.wall_ms()))
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget the positions in a topic that is gone."""
+        """Delete the committed offsets of a deleted topic."""
         for live in self:
             if live.is_ready:
                 self.store_or_warn(live, live.shard.offsets.delete_topic(topic))
@@ -87,7 +87,7 @@ class GroupShards(ShardRegistry[GroupShard, GroupFact]):
                 live.shard.shares.topic_changed(topic)
 
     def topic_changed(self, topic: str) -> None:
-        """A topic came or grew: groups that read it share its partitions anew."""
+        """Let groups that read a created or extended topic compute a new assignment."""
         for live in self:
             live.shard.consumers.topic_changed(topic)
             live.shard.shares.topic_changed(topic)
@@ -96,11 +96,11 @@ class GroupShards(ShardRegistry[GroupShard, GroupFact]):
 def store_generation(
     live: LiveGroupShard, saved: GroupSaved, then: AfterStored, now: Instant
 ) -> GroupEffects:
-    """Store a fact that something waits for; what follows from it, or from its refusal."""
+    """Store a generation; returns the effects of success or of failure."""
     try:
         for _ in live.append([saved], now.wall_ms):
             pass  # replayed by ``stored``, together with what waits for it
     except MainstemError as error:
-        _log.warning("generation of group %s cannot be stored: %s", saved.group_id, error)
+        _log.warning("the generation of group %s could not be stored: %s", saved.group_id, error)
         return live.shard.groups.refused(then, as_coordinator_error(error), now)
     return live.shard.groups.stored(then, saved, now)

@@ -1,9 +1,9 @@
-"""Positions that count once the transaction they were committed in commits.
+"""Transactional offset commits, which take effect once their transaction commits.
 
-They are stored like any position, in batches of the transaction's producer, and wait here for its
-marker. Until then the partition has no stable position. A position that was committed without a
-transaction, or removed, after a pending one was stored is newer: the pending one never takes effect
-then, but the partition stays unstable until the outcome is known.
+They are stored like any committed offset, in batches of the transaction's producer, and stay
+pending until its marker. Until then the partition has no stable offset. An offset that was
+committed without a transaction, or deleted, after a pending one was stored is newer: the pending
+one then never takes effect, but the partition stays unstable until the outcome is known.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ OffsetKey = tuple[str, str, int]  # group, topic, partition
 
 
 class OffsetPending(Struct, frozen=True):
-    """A position was committed within a transaction of ``producer``."""
+    """An offset was committed within a transaction of ``producer``."""
 
     producer: ProducerIdentity
     committed: OffsetCommitted
@@ -37,30 +37,30 @@ GroupFact = Fact | OffsetPending | TransactionEnded
 
 
 class GroupCodec:
-    """The facts of groups and positions as records of `__consumer_offsets`."""
+    """The facts of groups and offsets as records of `__consumer_offsets`."""
 
     version_bytes = SHORT.size
     versions = facts.VERSIONS
 
     def encode(self, fact: GroupFact) -> tuple[bytes, bytes | None]:
-        """Key and value of the record that keeps ``fact``; a marker is no such record."""
+        """Encode ``fact`` as key and value of a record; markers cannot be encoded."""
         assert not isinstance(fact, TransactionEnded), "markers are written by the stream"
         return facts.encode(fact.committed if isinstance(fact, OffsetPending) else fact)
 
     def decode(self, key: bytes | None, value: bytes | None) -> GroupFact | None:
-        """The fact in a record, or None for a kind or version that is not known."""
+        """Decode a record; None for an unknown type or version."""
         return facts.decode(key, value)
 
     def producer_of(self, fact: GroupFact) -> ProducerIdentity | None:
-        """Whose transaction the fact waits for, if it does."""
+        """The producer whose transaction the fact waits for, or None."""
         return fact.producer if isinstance(fact, OffsetPending) else None
 
     def pending(self, fact: GroupFact, producer: ProducerIdentity) -> GroupFact | None:
-        """Only positions are committed within transactions; nothing else is taken from there."""
+        """The offset commit as a pending fact; None for facts that are not transactional."""
         return OffsetPending(producer, fact) if isinstance(fact, OffsetCommitted) else None
 
     def ended(self, producer: ProducerIdentity, *, commit: bool) -> GroupFact | None:
-        """The fact that a transaction has ended."""
+        """The fact that a transaction ended."""
         return TransactionEnded(producer, commit)
 
 
@@ -68,20 +68,20 @@ GROUP_CODEC: FactCodec[GroupFact] = GroupCodec()
 
 
 class PendingOffsets:
-    """The pending positions of one shard, by producer and by place.
+    """The pending offsets of one shard, by producer and by partition.
 
-    Of several transactions that commit a position for one place, the one that stored it last wins,
-    whichever ends first.
+    If several transactions commit an offset for one partition, the one that stored it last wins,
+    in whatever order they end.
     """
 
     def __init__(self) -> None:
         self._stored = 0
-        # With the number of its storing; without a position where a newer one has overtaken it.
+        # With its sequence number; without an offset where a newer commit has replaced it.
         self._by_producer: dict[int, dict[OffsetKey, tuple[int, OffsetCommitted | None]]] = {}
         self._producers: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     def add(self, producer_id: int, committed: OffsetCommitted) -> None:
-        """A position waits for the producer's transaction; its last one counts."""
+        """Add an offset of the producer's transaction; its last one for a partition wins."""
         place = (committed.group_id, committed.topic, committed.partition)
         self._stored += 1
         self._by_producer.setdefault(producer_id, {})[place] = (self._stored, committed)
@@ -89,7 +89,7 @@ class PendingOffsets:
         places.setdefault(place[1:], set()).add(producer_id)
 
     def end(self, producer_id: int, *, commit: bool) -> list[OffsetCommitted]:
-        """The transaction has ended; the positions that now count."""
+        """End the transaction; returns the offsets that take effect."""
         counting = []
         for place, (stored, committed) in self._by_producer.pop(producer_id, {}).items():
             self._forget(producer_id, place)
@@ -101,7 +101,7 @@ class PendingOffsets:
     def overtake(
         self, group_id: str, topic: str, partition: int, *, before: int | None = None
     ) -> None:
-        """Something newer than the pending positions stored ``before`` (all) counts here."""
+        """Discard pending offsets stored ``before`` (None: all); a newer commit replaces them."""
         place = (group_id, topic, partition)
         for producer_id in self._producers.get(group_id, {}).get((topic, partition), ()):
             stored, _ = self._by_producer[producer_id][place]
@@ -109,19 +109,19 @@ class PendingOffsets:
                 self._by_producer[producer_id][place] = (stored, None)
 
     def is_open(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether some transaction may still change the position."""
+        """Whether an open transaction may still change the offset."""
         return (topic, partition) in self._producers.get(group_id, {})
 
     def has(self, group_id: str) -> bool:
-        """Whether some transaction may still change positions of the group."""
+        """Whether an open transaction may still change offsets of the group."""
         return group_id in self._producers
 
     def groups(self) -> Iterable[str]:
-        """Every group with a position that waits."""
+        """Every group with a pending offset."""
         return self._producers.keys()
 
     def places(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Where positions of a group wait."""
+        """The partitions with pending offsets of a group."""
         return self._producers.get(group_id, {}).keys()
 
     def _forget(self, producer_id: int, place: OffsetKey) -> None:

@@ -1,8 +1,8 @@
-"""Shard: the committed positions of every group, by topic and partition.
+"""Shard: the committed offsets of every group, by topic and partition.
 
-Positions outlive their group for a while. They expire ``retention`` after the group became empty;
-those of consumers that are no members, and of topics a group of consumers no longer reads, that
-long after their commit. A date that an old client set itself (``expire_ms``) comes first.
+Offsets expire ``retention`` after their group became empty; those of consumers that are not
+members, and of topics that a group no longer reads, that long after their commit. An expiry time
+that an old client set itself (``expire_ms``) takes precedence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 
 class OffsetOwner(Protocol):
-    """The group that positions belong to."""
+    """The group that offsets belong to."""
 
     id: str
 
@@ -33,12 +33,12 @@ class OffsetOwner(Protocol):
         ...
 
     def expiry_start_ms(self, commit_ms: int) -> int | None:
-        """Since when a position nobody reads is on its way out; None: it is not."""
+        """Time from which the retention of an unused offset counts; None if it does not expire."""
         ...
 
 
 class OffsetTable:
-    """The positions of one shard. ``replay`` is all that changes them."""
+    """The committed offsets of one shard. Only ``replay`` changes them."""
 
     def __init__(self, *, metadata_bytes_max: int, retention_ms: int) -> None:
         self._metadata_bytes_max = metadata_bytes_max
@@ -47,17 +47,17 @@ class OffsetTable:
         self.pending = PendingOffsets()
 
     def of(self, group_id: str) -> dict[Partition, CommittedOffset]:
-        """All positions of a group; not to be changed."""
+        """All committed offsets of a group; must not be modified."""
         return self._offsets.get(group_id, {})
 
     def has(self, group_id: str) -> bool:
-        """Whether a group has positions, or may have some once a transaction commits."""
+        """Whether a group has committed or pending offsets."""
         return group_id in self._offsets or self.pending.has(group_id)
 
     def fetch(
         self, group_id: str, partitions: Iterable[Partition] | None, *, stable: bool = False
     ) -> tuple[FetchedOffset, ...]:
-        """The positions asked for, or all of the group; ``stable`` refuses those that may move."""
+        """The requested offsets, or all of the group; ``stable`` refuses those that are pending."""
         known = self.of(group_id)
         return tuple(
             FetchedOffset(topic, p, NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET)
@@ -69,7 +69,7 @@ class OffsetTable:
     def commit(
         self, request: CommitRequest, wall_ms: int
     ) -> tuple[list[CommitResult], list[OffsetCommitted]]:
-        """Decide a commit: the outcome for each position, and the facts to store."""
+        """Decide a commit: the outcome for each offset, and the facts to store."""
         asked_ms = request.retention_ms
         expire_ms = -1 if asked_ms == DEFAULT_RETENTION else wall_ms + max(asked_ms, 0)
         outcomes: list[CommitResult] = []
@@ -90,7 +90,7 @@ class OffsetTable:
     def delete(
         self, group: OffsetOwner, partitions: Sequence[Partition]
     ) -> tuple[list[CommitResult], list[OffsetRemoved]]:
-        """Decide which positions may be deleted: not those of topics the group reads."""
+        """Decide which offsets may be deleted: not those of topics the group reads."""
         known = self.of(group.id)
         outcomes: list[CommitResult] = [
             ErrorCode.GROUP_SUBSCRIBED if group.is_subscribed(topic) else None
@@ -104,11 +104,11 @@ class OffsetTable:
         return outcomes, facts
 
     def delete_all(self, group_id: str) -> list[OffsetRemoved]:
-        """Decide to forget every position of a group."""
+        """Decide to delete every offset of a group."""
         return [OffsetRemoved(group_id, *partition) for partition in self._places(group_id)]
 
     def delete_topic(self, topic: str) -> list[OffsetRemoved]:
-        """Decide to forget every position in a topic that is gone."""
+        """Decide to delete every offset of a deleted topic."""
         return [
             OffsetRemoved(group_id, *partition)
             for group_id in dict.fromkeys((*self._offsets, *self.pending.groups()))
@@ -117,11 +117,11 @@ class OffsetTable:
         ]
 
     def topics(self) -> set[str]:
-        """Every topic that some group has a position in."""
+        """Every topic for which a group has a committed offset."""
         return {topic for known in self._offsets.values() for topic, _ in known}
 
     def expire(self, group: OffsetOwner, wall_ms: int) -> list[OffsetRemoved]:
-        """Decide which positions of a group have been kept long enough."""
+        """Decide which offsets of a group have expired."""
         return [
             OffsetRemoved(group.id, *partition)
             for partition, committed in self.of(group.id).items()
@@ -131,7 +131,7 @@ class OffsetTable:
         ]
 
     def replay(self, fact: OffsetCommitted | OffsetRemoved) -> None:
-        """Take a stored fact in; it overtakes whatever still waits for its transaction."""
+        """Apply a stored fact; it replaces pending offsets of the same partition."""
         self.pending.overtake(fact.group_id, fact.topic, fact.partition)
         if isinstance(fact, OffsetCommitted):
             self._put(fact)
@@ -142,7 +142,7 @@ class OffsetTable:
             self._offsets.pop(fact.group_id, None)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a transaction is stored: what waited for it counts, or never will."""
+        """Apply the marker of a transaction: its pending offsets take effect or are discarded."""
         for committed in self.pending.end(producer_id, commit=commit):
             self._put(committed)
 
@@ -151,7 +151,7 @@ class OffsetTable:
         known[fact.topic, fact.partition] = fact.committed
 
     def _places(self, group_id: str) -> dict[Partition, None]:
-        """Where the group has a position, or may have one."""
+        """The partitions for which the group has a committed or pending offset."""
         return dict.fromkeys((*self.of(group_id), *self.pending.places(group_id)))
 
     def _is_expired(self, group: OffsetOwner, committed: CommittedOffset, wall_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""The positions of groups as transactions see them: kept now, counting when the marker comes."""
+"""Transactional offset commits: stored now, in effect once the marker is written."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,29 +14,29 @@ from mainstem.streams.producers.transaction_markers import TransactionMarker
 
 
 class TransactionalGroupOffsets:
-    """What the coordinator of transactions asks of the coordinator of groups."""
+    """The group coordinator as used by the transaction coordinator."""
 
     def __init__(self, shards: GroupShards, now: Callable[[], Instant]) -> None:
         self._shards = shards
         self._now = now
 
     async def prepare_offset_commit(self, group_id: str) -> int:
-        """Make sure that a group can keep positions; the partition it is kept in."""
+        """Ensure that the group's shard is available; returns its partition."""
         check_name(group_id)
         try:
             return (await self._shards.find_to_write(group_id)).partition
         except Unavailable as error:
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise
-            return self._shards.partition_of(group_id)  # another node keeps it
+            return self._shards.partition_of(group_id)  # another node coordinates it
 
     async def commit_in_transaction(
         self, request: CommitRequest, producer: ProducerIdentity, check: Callable[[], None]
     ) -> list[CommitResult]:
-        """Keep positions that count once a transaction commits; the outcome for each.
+        """Store offsets that take effect once a transaction commits; the outcome for each.
 
-        ``check`` is called right before they are written and refuses if the transaction no longer
-        takes any: its marker would otherwise come before what it is to decide.
+        ``check`` is called right before they are written and raises if the transaction has ended:
+        otherwise its marker would precede the offsets it decides.
         """
         check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
@@ -50,14 +50,14 @@ class TransactionalGroupOffsets:
     async def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: TransactionMarker
     ) -> None:
-        """A transaction that positions of this partition wait for has ended."""
+        """End a transaction that has pending offsets in this partition."""
         live = self._shards.in_partition(partition)
         live.end_transaction(producer, marker)
         await live.safe()
 
 
 async def store(live: LiveGroupShard, facts: Sequence[GroupFact], now: Instant) -> None:
-    """Store and replay facts; returns once they are safe."""
+    """Store and replay facts; returns once they are committed."""
     try:
         live.store(facts, now.wall_ms)
     except MainstemError as error:
@@ -66,10 +66,10 @@ async def store(live: LiveGroupShard, facts: Sequence[GroupFact], now: Instant) 
 
 
 def check_name(group_id: str, *, may_be_empty: bool = False) -> None:
-    """Refuse a name that no group can have."""
-    # Old consumers that assign partitions themselves may keep positions under the empty name.
+    """Refuse an invalid group id."""
+    # Old consumers that assign partitions themselves may commit offsets under the empty group id.
     if len(group_id) > GROUP_NAME_LENGTH_MAX or not (group_id or may_be_empty):
         raise InvalidRequest(
             ErrorCode.INVALID_GROUP,
-            f"a group name has 1 to {GROUP_NAME_LENGTH_MAX} characters, not {len(group_id)}",
+            f"a group id must have 1 to {GROUP_NAME_LENGTH_MAX} characters, not {len(group_id)}",
         )

@@ -1,4 +1,4 @@
-"""Work that goes on by itself beside requests, until the coordinator stops."""
+"""Background tasks of a coordinator, which run until it stops."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class BackgroundTasks:
-    """What a coordinator does besides answering; ``name`` says for which topic."""
+    """Runs the background tasks of the coordinator of the topic ``name``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in their order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were started
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let ``work`` go on by itself until it ends or the coordinator stops."""
+        """Run ``work`` in the background until it ends or the coordinator stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -27,7 +27,7 @@ class BackgroundTasks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Our bug: the node's handler decides what becomes of a node without its coordinator.
+            # A bug: the node's exception handler decides how to go on without this coordinator.
             task.get_loop().call_exception_handler(
                 {
                     "message": f"coordination of {self._name} failed",

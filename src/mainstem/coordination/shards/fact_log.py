@@ -1,8 +1,8 @@
-"""Facts in an internal stream: to record batches and back.
+"""Encoding of facts as record batches of an internal stream.
 
-A decision may hold more facts than fit one batch; it is then stored in pieces, in order, and what
-has been stored counts even if a later piece fails. Facts that count only once a transaction commits
-go into transactional batches of its producer; the marker that ends it is a fact, too.
+A decision with more facts than fit one batch is stored in several batches, in order; those that
+are stored take effect even if a later one fails. Facts that take effect only once a transaction
+commits go into transactional batches of its producer; the marker that ends it is a fact, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,54 +23,54 @@ from mainstem.model.records.record import (
 )
 from mainstem.streams.producers.transaction_markers import marker_of
 
-# Small beside the largest batch a stream takes, large beside its header.
+# Small compared to the largest batch of a stream, large compared to its header.
 _BATCH_BYTES = 512 * KIB
 
 FactT = TypeVar("FactT")
 
 
 class FactCodec(Protocol[FactT]):
-    """How the facts of one internal topic become records.
+    """Codec between the facts and the records of one internal topic.
 
-    Key and value begin with their versions, of ``version_bytes`` each; ``versions`` says which are
-    known.
+    Key and value start with their versions, of ``version_bytes`` each; ``versions`` describes the
+    known ones.
     """
 
     @property
     def version_bytes(self) -> int:
-        """How many bytes the version takes."""
+        """Size of the version field."""
         ...
 
     @property
     def versions(self) -> str:
-        """The versions that can be read."""
+        """The versions that can be decoded, as text."""
         ...
 
     def encode(self, fact: FactT) -> tuple[bytes, bytes | None]:
-        """Key and value of the record that keeps ``fact``."""
+        """Encode ``fact`` as key and value of a record."""
         ...
 
     def decode(self, key: bytes | None, value: bytes | None) -> FactT | None:
-        """The fact in a record, or None for a kind or version that is not known."""
+        """Decode a record; None for an unknown type or version."""
         ...
 
     def producer_of(self, fact: FactT) -> ProducerIdentity | None:
-        """Whose transaction the fact waits for, if it does."""
+        """The producer whose transaction the fact waits for, or None."""
         ...
 
     def pending(self, fact: FactT, producer: ProducerIdentity) -> FactT | None:
-        """The fact as one that waits for a transaction; None if such facts cannot wait."""
+        """The fact as pending in a transaction; None if such facts are not transactional."""
         ...
 
     def ended(self, producer: ProducerIdentity, *, commit: bool) -> FactT | None:
-        """The fact that a transaction has ended; None where nothing waits for that."""
+        """The fact that a transaction ended; None if no fact of the topic depends on it."""
         ...
 
 
 def batches(
     facts: Sequence[FactT], wall_ms: int, codec: FactCodec[FactT]
 ) -> Iterator[tuple[Sequence[FactT], bytearray]]:
-    """The facts in pieces, each with the batch that stores it."""
+    """Split facts into batches; yields the facts of each batch with its bytes."""
     for producer, run in groupby(facts, codec.producer_of):
         stamp, flags = NO_PRODUCER, 0
         if producer is not None:
@@ -91,12 +91,12 @@ def batches(
 
 
 def facts_in(data: bytes, codec: FactCodec[FactT]) -> Iterator[tuple[int, list[FactT]]]:
-    """For each whole batch in ``data``: the offset after it and the facts it holds.
+    """For each complete batch in ``data``: the offset after it and its facts.
 
     Raises:
         Corrupt: the bytes are damaged.
-        UnknownVersion: a record is of a kind or version that is not known here; without it the
-            state would be another one than was agreed on.
+        UnknownVersion: a record has an unknown type or version; skipping it would make the state
+            differ from that of other nodes.
     """
     for header, batch in batches_of(data):
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)

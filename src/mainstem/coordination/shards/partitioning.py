@@ -1,4 +1,4 @@
-"""Which internal stream a group belongs to: the rule of Kafka, so that its tools find it."""
+"""Partition of the internal topic for a key, as Kafka computes it, so that its tools find it."""
 
 from functools import lru_cache
 

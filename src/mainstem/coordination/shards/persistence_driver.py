@@ -1,9 +1,9 @@
-"""One shard and the stream that keeps it: load, store, wait until it is safe.
+"""One shard and the stream that stores it: load, append, wait for the commit.
 
-Promises: a request never sees a shard before all its facts are replayed; facts are replayed in the
-order in which they are stored; nothing is told to anybody before the facts it rests on are
-committed; what is told from memory alone, also a refusal, is told only while no other node can have
-stored newer facts.
+Guarantees: no request is served before all facts of the shard are replayed; facts are replayed in
+the order in which they are stored; no answer is sent before the facts it depends on are committed;
+an answer from memory alone, including an error, is sent only while no other node can have stored
+newer facts.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from mainstem.streams.producers.transaction_markers import TransactionMarker
 _LOAD_BYTES = 256 * KIB
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 2.0
-# Reads that are repeated: the files are being copied, or this node's disk refuses for now.
+# Errors after which a read is retried: files are being copied, or the disk fails temporarily.
 _AWAITED = STORAGE_RECOVERS | {ErrorCode.WRITER_UNAVAILABLE, ErrorCode.STORAGE_FAILED}
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ ShardT = TypeVar("ShardT", bound=ReplicatedState)
 
 
 def as_coordinator_error(error: MainstemError) -> MainstemError:
-    """What clients of a coordinator understand when its stream cannot be written."""
+    """Map a write error of the stream to an error that clients of a coordinator understand."""
     if error.retriable:
         return Unavailable(
             ErrorCode.COORDINATOR_UNAVAILABLE,
@@ -53,7 +53,7 @@ def as_coordinator_error(error: MainstemError) -> MainstemError:
 
 
 class LiveShard(Generic[ShardT, FactT]):
-    """A shard in service, or on its way there."""
+    """A shard that is loaded or being loaded."""
 
     def __init__(
         self, shard: ShardT, codec: FactCodec[FactT], stream: InternalStream, partition: int
@@ -75,19 +75,19 @@ class LiveShard(Generic[ShardT, FactT]):
 
     @property
     def refusal(self) -> MainstemError | None:
-        """Why requests cannot be served, if they cannot."""
+        """Why requests cannot be served, or None."""
         return self._refusal
 
     def retire(self, refusal: MainstemError) -> None:
-        """Serve no more: another node does."""
+        """Stop serving: another node coordinates the shard."""
         self._refusal = refusal
         self._is_retired = True
 
     async def load(self) -> None:
-        """Replay everything that is stored; between batches others get their turn.
+        """Replay everything that is stored, yielding to other tasks between batches.
 
-        Files that are being copied from other nodes are waited for, and so is a disk that refuses
-        to be read: a shard that gave up would be served by nobody until its stream moves.
+        Waits for files that are being copied from other nodes and for a disk that cannot be read:
+        if loading gave up, no node would serve the shard until its stream moves.
         """
         try:
             offset = self.stream.start_offset
@@ -107,8 +107,8 @@ class LiveShard(Generic[ShardT, FactT]):
             self._refusal = None
 
     def _refuse(self, error: MainstemError) -> None:
-        """Serving half a shard would hand out old states: what it keeps stays unavailable."""
-        _log.error("partition %d cannot be loaded: %s", self.partition, error)
+        """Make the shard unavailable: a partly loaded shard would answer with outdated state."""
+        _log.error("coordinator partition %d cannot be loaded: %s", self.partition, error)
         self._refusal = Unavailable(
             ErrorCode.COORDINATOR_UNAVAILABLE, str(error), subject=str(self.partition)
         )
@@ -123,14 +123,14 @@ class LiveShard(Generic[ShardT, FactT]):
                 self.shard.replay(fact)
             reached = until
         if reached <= offset:
-            raise Corrupt(f"no whole batch at offset {offset}")
+            raise Corrupt(f"no complete batch at offset {offset}")
         return reached
 
     async def _stored(self, offset: int) -> bytes | None:
         pause_s = _PAUSE_S
         while True:
             try:
-                # Also what waits for the outcome of a transaction: pending facts are facts.
+                # Includes records of open transactions: pending facts are facts.
                 found = self.stream.read(
                     max(offset, self.stream.start_offset),
                     max_bytes=_LOAD_BYTES,
@@ -143,8 +143,12 @@ class LiveShard(Generic[ShardT, FactT]):
                 if not is_awaited or self._is_retired:
                     raise
                 if error.code is ErrorCode.WRITER_UNAVAILABLE:
-                    _log.info("partition %d waits to be loaded: %s", self.partition, error)
-                else:  # until it was copied anew from another node, or can be read again
+                    _log.info(
+                        "coordinator partition %d is waiting to be loaded: %s",
+                        self.partition,
+                        error,
+                    )
+                else:  # until it is copied again from another node, or can be read again
                     self._refuse(error)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
@@ -161,39 +165,39 @@ class LiveShard(Generic[ShardT, FactT]):
 
     @property
     def committed(self) -> int:
-        """The offset after the last fact that is safe."""
+        """The offset after the last committed fact."""
         return self.stream.committed
 
     def append(self, facts: Sequence[FactT], wall_ms: int) -> Iterator[FactT]:
-        """Store facts; each is handed out, to be replayed, once it is stored."""
+        """Store facts; yields each once it is stored, for the caller to replay."""
         for piece, batch in batches(facts, wall_ms, self._codec):
             self._written = self.stream.append(batch)
             yield from piece
 
     def store(self, facts: Sequence[FactT], wall_ms: int) -> None:
-        """Append and replay; raises where the stream refuses, what was appended before counts."""
+        """Append and replay; if the stream raises, facts appended before stay in effect."""
         for fact in self.append(facts, wall_ms):
             self.shard.replay(fact)
 
     def end_transaction(self, producer: ProducerIdentity, marker: TransactionMarker) -> None:
-        """Write the marker of a transaction whose facts wait here, and replay that it ended."""
+        """Write the marker of a transaction with pending facts in this shard, and replay it."""
         self._written = self.stream.write_marker(*producer, marker)
         fact = self._codec.ended(producer, commit=marker.commit)
         if fact is not None:
             self.shard.replay(fact)
 
     def when_safe(self, settled: Callable[[MainstemError | None], None]) -> bool:
-        """Whether all that is stored is committed; if not, ``settled`` is called once it is."""
+        """Whether everything stored is committed; if not, ``settled`` is called once it is."""
         try:
             return self.stream.when_committed(self._written, settled)
         except MainstemError as error:
-            # Too many wait already. Whoever asks here is owed an answer all the same.
+            # Too many callbacks wait already, but the request still needs an answer.
             settled(error)
             return False
 
     @property
     def lapse(self) -> MainstemError | None:
-        """Why another node may keep this shard by now and know more; None as long as none can."""
+        """Why another node may coordinate this shard with newer facts; None while none can."""
         if self._is_retired:
             return self._refusal
         lapsed = self.stream.lapsed
@@ -203,16 +207,16 @@ class LiveShard(Generic[ShardT, FactT]):
         return Unavailable(ErrorCode.NOT_COORDINATOR, str(reason), subject=str(self.partition))
 
     def check_fresh(self) -> None:
-        """Refuse to answer from memory alone while another node may know more."""
+        """Refuse to answer from memory alone while another node may have newer facts."""
         lapse = self.lapse
         if lapse is not None:
             raise lapse
 
     def check_fresh_or_wait(self) -> None:
-        """As ``check_fresh``, for who is to ask here again unless another node is known to serve.
+        """Like ``check_fresh``, but clients retry here unless another node is known to serve.
 
-        The doubt may pass, and librdkafka does not repeat an OffsetFetch that was refused with
-        NOT_COORDINATOR: it would read nothing until its next rebalance.
+        The condition may pass, and librdkafka does not repeat an OffsetFetch that was refused
+        with NOT_COORDINATOR: it would read nothing until its next rebalance.
         """
         lapse = self.lapse
         if lapse is None:
@@ -223,7 +227,7 @@ class LiveShard(Generic[ShardT, FactT]):
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """A refusal rests on what is known here: only who surely keeps the shard may tell it."""
+        """Raise errors only while this node surely coordinates the shard: its state causes them."""
         try:
             yield
         except MainstemError:
@@ -231,10 +235,10 @@ class LiveShard(Generic[ShardT, FactT]):
             raise
 
     async def safe(self, *, has_stored: bool = True) -> None:
-        """Wait until all that is stored now is committed.
+        """Wait until everything stored so far is committed.
 
-        Replicas refuse the facts of a node that was replaced; whoever has stored none
-        (``has_stored``) is refused while another node may know more.
+        Replicas refuse the facts of a node that was replaced. A request that stored none
+        (``has_stored`` is False) is refused while another node may have newer facts.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -248,4 +252,4 @@ class LiveShard(Generic[ShardT, FactT]):
         if not self.when_safe(settled):
             await future
         if not has_stored:
-            self.check_fresh()  # now, not when it was asked: the process may have been paused
+            self.check_fresh()  # now, not at arrival: the process may have been paused

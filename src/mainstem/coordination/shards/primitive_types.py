@@ -1,7 +1,7 @@
-"""Kafka's primitive types as they stand in the records of internal topics.
+"""Kafka's primitive types as encoded in the records of internal topics.
 
-Records come in two shapes: classic ones with lengths of fixed size, and *flexible* ones with
-compact lengths and, at the end of every structure, tagged fields that a reader may pass over.
+Records have one of two encodings: classic, with lengths of fixed size, and *flexible*, with
+compact lengths and, at the end of every structure, tagged fields that a reader may skip.
 """
 
 from struct import Struct as Layout
@@ -13,7 +13,7 @@ LONG = Layout(">q")
 
 
 def text(value: str | None) -> bytes:
-    """A text of the classic shape."""
+    """Encode a string in the classic encoding."""
     if value is None:
         return SHORT.pack(-1)
     encoded = value.encode()
@@ -21,7 +21,7 @@ def text(value: str | None) -> bytes:
 
 
 def uvarint(value: int) -> bytes:
-    """A number of one to five bytes."""
+    """Encode an unsigned varint of one to five bytes."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -31,13 +31,13 @@ def uvarint(value: int) -> bytes:
 
 
 def compact_text(value: str) -> bytes:
-    """A text of the flexible shape."""
+    """Encode a string in the flexible encoding."""
     encoded = value.encode()
     return uvarint(len(encoded) + 1) + encoded
 
 
 def tags(fields: dict[int, bytes]) -> bytes:
-    """The tagged fields at the end of a flexible structure."""
+    """Encode the tagged fields at the end of a flexible structure."""
     parts = [uvarint(len(fields))]
     for tag, data in sorted(fields.items()):
         parts += (uvarint(tag), uvarint(len(data)), data)
@@ -55,45 +55,45 @@ class PrimitiveReader:
         self._flexible = flexible
 
     def int8(self) -> int:
-        """One byte."""
+        """Read an integer of one byte."""
         return self._unpack(BYTE)
 
     def int16(self) -> int:
-        """Two bytes."""
+        """Read an integer of two bytes."""
         return self._unpack(SHORT)
 
     def int32(self) -> int:
-        """Four bytes."""
+        """Read an integer of four bytes."""
         return self._unpack(INT)
 
     def int64(self) -> int:
-        """Eight bytes."""
+        """Read an integer of eight bytes."""
         return self._unpack(LONG)
 
     def text(self) -> str:
-        """A text; empty where there is none."""
+        """Read a string; empty if it is null."""
         return self.nullable_text() or ""
 
     def nullable_text(self) -> str | None:
-        """A text, or None."""
+        """Read a string, or None."""
         length = self._uvarint() - 1 if self._flexible else self._unpack(SHORT)
         return None if length < 0 else self._take(length).decode()
 
     def sized(self) -> bytes:
-        """Bytes with their length in front."""
+        """Read bytes with a length prefix."""
         length = self.count()
         return self._take(length)
 
     def raw(self, length: int) -> bytes:
-        """That many bytes."""
+        """Read that many bytes."""
         return self._take(length)
 
     def count(self) -> int:
-        """How many elements follow; none where the list is null."""
+        """Read the number of elements of a list; 0 if the list is null."""
         return max(self._uvarint() - 1 if self._flexible else self._unpack(INT), 0)
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a flexible structure; a classic one has none."""
+        """Read the tagged fields at the end of a flexible structure; a classic one has none."""
         if not self._flexible:
             return {}
         return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}

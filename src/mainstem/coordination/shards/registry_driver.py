@@ -1,9 +1,9 @@
-"""The shards of this node: found by key, made at first use, loaded at start, swept now and then.
+"""The shards of this node: found by key, loaded when this node becomes writer, swept periodically.
 
-A key is what the shards of a topic divide among them: the name of a group, a transactional id.
-The internal topic is made when something is first to be stored. A shard is where its stream is
-written: it loads in the background when this node becomes the writer, requests are refused with
-``COORDINATOR_LOADING`` until then, and it is given up when another node is.
+Keys (group ids, transactional ids) are partitioned among the shards of a topic. The internal topic
+is created when something is first stored. A shard is served by the writer of its stream: it loads
+in the background when this node becomes the writer, requests are refused with
+``COORDINATOR_LOADING`` until then, and it is given up when another node becomes the writer.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 
 class InternalTopic:
-    """How the coordinator reaches the topic that keeps its shards.
+    """Access to the internal topic that stores the shards.
 
     Args:
-        ensure: creates the topic if it is not there.
-        open_stream: the stream of one of its partitions; refuses where another node writes it.
-        partition_count: how many partitions the topic of that name has; 0 without such a topic.
+        ensure: creates the topic if it does not exist.
+        open_stream: returns the stream of a partition; raises if another node writes it.
+        partition_count: returns the partition count of a topic; 0 if it does not exist.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class InternalTopic:
 
 
 class ShardRegistry(ABC, Generic[ShardT, FactT]):
-    """All shards of one internal topic on this node; what they keep is the subclass's to say.
+    """All shards of one internal topic on this node; subclasses define their state.
 
     Args:
-        topic: where the facts are kept.
-        clock: the time.
-        partitions: how many the topic will have if it has to be created.
+        topic: the internal topic in which facts are stored.
+        clock: source of time.
+        partitions: the partition count of the topic if it has to be created.
         sweep_ms: how often every shard is swept.
     """
 
@@ -71,21 +71,21 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._shards: dict[int, LiveShard[ShardT, FactT]] = {}
         self._background = BackgroundTasks(self.topic_name)
-        self.run = self._background.run  # lets work go on by itself until the coordinator stops
+        self.run = self._background.run  # runs work in the background until the coordinator stops
         self._ensuring: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     @abstractmethod
     def make(self, partition: int) -> LiveShard[ShardT, FactT]:
-        """A shard without any facts yet."""
+        """Make an empty shard."""
 
     @abstractmethod
     def check_capacity(self, live: LiveShard[ShardT, FactT], key: str) -> None:
-        """Refuse a new key when there are too many."""
+        """Refuse a new key beyond the limit."""
 
     @abstractmethod
     def sweep(self, live: LiveShard[ShardT, FactT]) -> None:
-        """Forget what has been kept long enough."""
+        """Delete expired state."""
 
     def __iter__(self) -> Iterator[LiveShard[ShardT, FactT]]:
         return iter(self._shards.values())
@@ -95,16 +95,16 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         loaded: Callable[[LiveShard[ShardT, FactT]], None],
         given_up: Callable[[LiveShard[ShardT, FactT]], None],
     ) -> None:
-        """Begin to load what is stored.
+        """Start loading the shards.
 
-        Each shard that begins to serve is told to ``loaded``, each that ends to ``given_up``.
+        ``loaded`` is called with each shard that starts serving, ``given_up`` with each that stops.
         """
         self._loaded, self._given_up = loaded, given_up
         self._begin()
         self.run(_sweep_for_ever(self, self._sweep_ms))
 
     def opened(self, partition: int) -> None:
-        """This node has become the writer of a partition's stream, or is so under a new epoch."""
+        """Load a shard: this node became the writer of its stream, possibly in a new epoch."""
         live = self._shards.get(partition)
         if live is not None and live.stream is self._topic.open_stream(partition):
             return
@@ -113,7 +113,7 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
             self._begin(partition)
 
     def closed(self, partition: int) -> None:
-        """This node does not write a partition's stream any more."""
+        """Give up a shard: this node no longer writes its stream."""
         self._loading.pop(partition, None)
         live = self._shards.pop(partition, None)
         if live is not None:
@@ -121,19 +121,19 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
             self._given_up(live)
 
     def stop(self) -> None:
-        """Refuse everything from now on."""
+        """Refuse all further requests."""
         self._is_stopped = True
         self._background.stop()
 
     def is_loaded(self) -> bool:
-        """Whether every shard that can be loaded serves what it keeps."""
+        """Whether no shard is still loading."""
         return all(
             live.refusal is None or live.refusal.code is not ErrorCode.COORDINATOR_LOADING
             for live in self
         )
 
     def partition_of(self, key: str) -> int:
-        """The partition that a key is, or will be, kept in."""
+        """The partition in which a key is or would be stored."""
         count = self._topic.partition_count(self.topic_name)
         return partition_for(key, count or self._partitions)
 
@@ -151,7 +151,7 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         return live
 
     def all(self) -> Sequence[LiveShard[ShardT, FactT]]:
-        """Every shard of this node, all of them ready to serve, and to be answered from."""
+        """Every shard of this node; raises unless all can serve and have current state."""
         if self._is_stopped:
             raise stopping()
         for live in self:
@@ -161,7 +161,7 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         return list(self)
 
     def find(self, key: str) -> LiveShard[ShardT, FactT] | None:
-        """The shard of a key, ready to serve; None as long as nothing was ever stored."""
+        """The shard of a key, ready to serve; None while the internal topic does not exist."""
         if self._is_stopped:
             raise stopping()
         partition = self.partition_of(key)
@@ -176,17 +176,17 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         return live
 
     def serving(self, key: str) -> LiveShard[ShardT, FactT] | None:
-        """The shard of a key if it serves here."""
+        """The shard of a key if this node serves it."""
         live = self._shards.get(self.partition_of(key))
         return live if live is not None and live.is_ready and not self._is_stopped else None
 
     async def find_to_write(self, key: str) -> LiveShard[ShardT, FactT]:
-        """The shard of a key, created if need be; refused when there are too many keys."""
+        """The shard of a key; creates the topic if needed and raises beyond the limit of keys."""
         live = self.find(key)
         while live is None:
             if self._ensuring is None or self._ensuring.done():
                 self._ensuring = asyncio.get_running_loop().create_task(self._ensure())
-            # One creation serves all who wait for it, also when one of them gives up.
+            # All callers share one creation, which goes on when one of them is cancelled.
             try:
                 await asyncio.shield(self._ensuring)
             except MainstemError as error:
@@ -196,12 +196,12 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
         return live
 
     def store_or_warn(self, live: LiveShard[ShardT, FactT], facts: Sequence[FactT]) -> None:
-        """Store what nobody waits for: memory is right already, or a later sweep tries again."""
+        """Store facts that no request waits for; on failure a later sweep tries again."""
         try:
             live.store(facts, self._clock.wall_ms())
         except MainstemError as error:
             _log.warning(
-                "%d facts in partition %d of %s cannot be stored now: %s",
+                "%d facts in partition %d of %s could not be stored: %s",
                 len(facts),
                 live.partition,
                 self.topic_name,
@@ -211,15 +211,17 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
     async def _ensure(self) -> None:
         await self._topic.ensure()
         if not self._topic.partition_count(self.topic_name):
-            raise Unavailable(  # somebody else made it, which this node has not heard of yet
-                ErrorCode.COORDINATOR_UNAVAILABLE, "not known here yet", subject=self.topic_name
+            raise Unavailable(  # another node created it; the catalogue here lags
+                ErrorCode.COORDINATOR_UNAVAILABLE,
+                "the topic is not in this node's catalogue yet",
+                subject=self.topic_name,
             )
-        # Whatever somebody may have put there by hand is loaded too.
+        # Records that an administrator wrote to the topic are loaded too.
         self._begin()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
 
     def _begin(self, partition: int | None = None) -> None:
-        """Load the shard of a partition, or all that are missing, where they are written here."""
+        """Load the shard of a partition, or all missing ones, that this node writes."""
         count = self._topic.partition_count(self.topic_name)
         for number in range(count) if partition is None else (partition,):
             if number in self._shards:
@@ -230,7 +232,7 @@ class ShardRegistry(ABC, Generic[ShardT, FactT]):
                 _log.debug("%s-%d is not coordinated here: %s", self.topic_name, number, error)
                 continue
             self._shards[number] = live
-            # Each by itself: one that has to wait for its files holds up no other.
+            # Each in its own task: one that waits for its files does not delay the others.
             self._loading[number] = self.run(self._load(live))
 
     async def _load(self, live: LiveShard[ShardT, FactT]) -> None:
@@ -254,12 +256,12 @@ def _unheard(_: LiveShard[Any, Any]) -> None:
 
 
 def not_coordinator_error(topic: str, partition: int) -> Unavailable:
-    """The refusal where another node coordinates: clients look for the coordinator again."""
+    """The error if another node coordinates: clients look up the coordinator again."""
     return Unavailable(
-        ErrorCode.NOT_COORDINATOR, "another node coordinates it", subject=f"{topic}-{partition}"
+        ErrorCode.NOT_COORDINATOR, "another node is the coordinator", subject=f"{topic}-{partition}"
     )
 
 
 def stopping() -> Unavailable:
-    """The refusal of a node on its way down: clients look for the coordinator again."""
+    """The error of a node that is stopping: clients look up the coordinator again."""
     return Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the node is stopping")

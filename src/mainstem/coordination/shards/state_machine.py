@@ -1,12 +1,12 @@
-"""The shape of a replicated machine: it decides, its driver stores, it replays.
+"""Interface of a replicated state machine: it decides, its driver stores, it replays.
 
     request ──▶ machine ──▶ Effects(facts, then, answers, wake_ms)
                    ▲            │ store the facts
                    └── replay ──┤ answer, once they are committed
-                                └ come back at ``wake_ms``
+                                └ call again at ``wake_ms``
 
 Effects are carried out in that order. A fact that could not be stored changed nothing; if
-something waits for it (``then``), the machine is told so and decides anew.
+something waits for it (``then``), the machine is notified and decides again.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Instant(NamedTuple):
-    """One reading of both clocks: durations need the first, dates the second."""
+    """Time on both clocks: monotonic for durations, wall clock for timestamps."""
 
     monotonic_ms: int
     wall_ms: int
@@ -30,7 +30,7 @@ class Instant(NamedTuple):
 
 @dataclass
 class Effects(Generic[FactT, ThenT, AnswerT]):
-    """What a machine wants done."""
+    """Effects that a machine requests from its driver."""
 
     facts: list[FactT] = field(default_factory=list)
     then: ThenT | None = None
@@ -38,26 +38,26 @@ class Effects(Generic[FactT, ThenT, AnswerT]):
     wake_ms: int | None = None
 
     def answer(self, ticket: int | None, answer: AnswerT | MainstemError) -> None:
-        """Answer the request that was parked under ``ticket``, if one was."""
+        """Answer the request parked under ``ticket``, if there is one."""
         if ticket is not None:
             self.answers.append((ticket, answer))
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """Ask to be called back then; the earliest time wins."""
+        """Request a call at that time; the earliest time wins."""
         if self.wake_ms is None or monotonic_ms < self.wake_ms:
             self.wake_ms = monotonic_ms
 
 
 class ReplicatedState(Protocol):
-    """Replicated state: facts change it, nothing else."""
+    """Replicated state, changed only by facts."""
 
     def replay(self, fact: Any) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         ...
 
 
 class StoredBatches(Protocol):
-    """Whole batches in a file."""
+    """Complete batches in a file."""
 
     def read(self) -> bytes:
         """The bytes of the batches."""
@@ -65,11 +65,11 @@ class StoredBatches(Protocol):
 
 
 class InternalStream(Protocol):
-    """The stream that keeps a shard's facts; this node is its writer."""
+    """The stream that stores a shard's facts; this node is its writer."""
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is kept."""
+        """The first offset of the stream."""
         ...
 
     @property
@@ -79,28 +79,28 @@ class InternalStream(Protocol):
 
     @property
     def committed(self) -> int:
-        """The offset after the last one that is safe."""
+        """The offset after the last committed record."""
         ...
 
     @property
     def lapsed(self) -> Callable[[], MainstemError | None] | None:
-        """Why another node may write the stream by now; None as long as none can."""
+        """Why another node may be the writer by now; None while none can."""
         ...
 
     def append(self, batch: bytearray) -> int:
-        """Write a batch at once; the offset after it. Raises with nothing written."""
+        """Append a batch; returns the offset after it. If it raises, nothing was written."""
         ...
 
     def write_marker(self, producer_id: int, epoch: int, marker: TransactionMarker) -> int:
-        """End a producer's transaction here; the offset after the marker."""
+        """Write a producer's transaction marker; returns the offset after it."""
         ...
 
     def when_committed(self, until: int, settled: Callable[[MainstemError | None], None]) -> bool:
-        """Whether all before ``until`` is committed; if not, ``settled`` is called once it is."""
+        """Whether the records before ``until`` are committed; else ``settled`` is called later."""
         ...
 
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> StoredBatches | None:
-        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        """Batches starting with the one that contains ``offset``; None if there are none yet."""
         ...

@@ -1,8 +1,8 @@
-"""Which members of a share group read which partition: every member some, every partition somebody.
+"""Assignor of share groups: every member gets partitions, every partition has a member.
 
 With fewer members than partitions each partition has one member; with more, members share
-partitions. Nothing has to be given up before another may take it, so that nothing is kept of the
-last assignment. Pure; the result depends on nothing but the arguments.
+partitions. Partitions need not be revoked before another member gets them, so the previous
+assignment is not kept. Pure; the result depends only on the arguments.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ ShareAssignedPartition = tuple[TopicId, int]
 def assign(
     members: Mapping[str, frozenset[TopicId]], partition_counts: Mapping[TopicId, int]
 ) -> dict[str, dict[TopicId, frozenset[int]]]:
-    """What each member reads, given what each subscribes to."""
+    """The partitions of each member, given the subscriptions."""
     given: dict[str, dict[TopicId, set[int]]] = {member_id: {} for member_id in members}
     subscriptions = set(members.values())
-    # Members that want the same share all of it; otherwise each topic is shared by its readers.
+    # Members with equal subscriptions share all topics; otherwise each topic is shared by readers.
     shared = (
         list(subscriptions)
         if len(subscriptions) == 1
@@ -36,7 +36,7 @@ def assign(
             topic, partition = places[at % len(places)]
             reader = readers[(at + turn) % len(readers)]
             given[reader].setdefault(topic, set()).add(partition)
-        # The next topic begins with the reader after the last, or the first would get most.
+        # The next topic starts with the reader after the last, or the first would get most.
         turn += len(places)
     return {
         member_id: {topic: frozenset(found) for topic, found in places.items()}

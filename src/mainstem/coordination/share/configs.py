@@ -1,4 +1,4 @@
-"""What holds for a share group: what is set on it, within what the node allows, or the node's."""
+"""Effective settings of a share group: the group's own within the node's limits, or the node's."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,11 +22,11 @@ Texts = Callable[[str], Mapping[str, str]]
 
 
 class ShareConfigs:
-    """The settings of share groups; a change counts from the next request on.
+    """The settings of share groups; a change takes effect at the next request.
 
     Args:
-        settings: the node's.
-        texts: what is set on a group, by Kafka's names.
+        settings: the node's settings.
+        texts: returns the settings of a group, by Kafka's names.
     """
 
     def __init__(self, settings: ShareSettings, texts: Texts) -> None:
@@ -34,7 +34,7 @@ class ShareConfigs:
         self._texts = texts
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Silence after which a member of the group counts as dead."""
+        """Time without heartbeats after which a member is removed."""
         s = self.settings
         return self._number(
             group_id,
@@ -44,7 +44,7 @@ class ShareConfigs:
         )
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members of the group show that they live."""
+        """Interval at which members of the group send heartbeats."""
         s = self.settings
         return self._number(
             group_id,
@@ -54,7 +54,7 @@ class ShareConfigs:
         )
 
     def rules(self, group_id: str) -> SharePartitionLimits:
-        """How the group shares records."""
+        """Lock duration, delivery limit and window size of the group."""
         s = self.settings
         return SharePartitionLimits(
             lock_duration_ms=self._number(
@@ -76,11 +76,11 @@ class ShareConfigs:
         )
 
     def reset(self, group_id: str) -> str | int:
-        """Where the group begins: ``EARLIEST``, ``LATEST``, or so many milliseconds ago."""
+        """Where the group starts to read: ``EARLIEST``, ``LATEST``, or milliseconds before now."""
         return reset_of(self._text(group_id, SHARE_OFFSET_RESET))
 
     def committed_only(self, group_id: str) -> bool:
-        """Whether the group leaves out what no transaction committed."""
+        """Whether the group reads with isolation level ``read_committed``."""
         return self._text(group_id, SHARE_ISOLATION) == READ_COMMITTED
 
     def _text(self, group_id: str, name: str) -> str:

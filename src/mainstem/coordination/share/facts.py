@@ -1,14 +1,14 @@
-"""The facts of share groups (KIP-932), kept in the stream of their group.
+"""The facts of share groups (KIP-932), stored in the stream of their group.
 
     fact              key                               value
     ShareEpochMoved   11   group                        0: epoch, (tag 0) hash of its topics
-    ShareMemberSaved  10   group member                 0: who it is and what it wants
-    ShareStateSaved   932  group topic id partition     0: what became of which records
+    ShareMemberSaved  10   group member                 0: identity and subscription
+    ShareStateSaved   932  group topic id partition     0: states of the records in the window
 
-The first two are Kafka's records. Kafka keeps the third in a topic of its own, as a list of changes
-that is cut off now and then; here it is all that is to know about the partition, a few bytes for
-each run of records, so that the last record of a key says everything and compaction does the rest.
-Promises: every fact survives the round trip; damaged bytes are ``Corrupt``.
+The first two are Kafka's records. Kafka keeps the third in a topic of its own, as a list of deltas
+with periodic snapshots; here it is the whole state of the partition, a few bytes for each run of
+records, so that the last record of a key is sufficient and compaction removes the others.
+Guarantees: every fact survives the round trip; damaged bytes are ``Corrupt``.
 """
 
 from enum import IntEnum
@@ -36,7 +36,7 @@ _TOPIC_ID_BYTES = 16
 
 
 class ShareKind(IntEnum):
-    """What a record is about: the first number of its key."""
+    """Record type: the first number of the key."""
 
     MEMBER = 10
     EPOCH = 11
@@ -44,7 +44,7 @@ class ShareKind(IntEnum):
 
 
 class ShareMemberSaved(Struct, frozen=True):
-    """A member is in, or wants something else than before."""
+    """A member joined, or its subscription changed."""
 
     group_id: str
     member_id: str
@@ -55,7 +55,7 @@ class ShareMemberSaved(Struct, frozen=True):
 
 
 class ShareEpochMoved(Struct, frozen=True):
-    """Something about the group changed that its assignment has to follow."""
+    """The group epoch was bumped: the assignment has to be recomputed."""
 
     group_id: str
     epoch: int
@@ -65,9 +65,8 @@ class ShareEpochMoved(Struct, frozen=True):
 class ShareState(Struct, frozen=True, array_like=True):
     """A share partition as it is stored.
 
-    ``state_epoch`` grows when an administrator lets the group stand elsewhere: what was decided
-    before that no longer counts. ``leader_epoch`` is that of the writer that stored it, ``version``
-    counts its states.
+    ``state_epoch`` grows when an administrator resets the group's offset: earlier states are then
+    fenced. ``leader_epoch`` is that of the writer that stored it, ``version`` counts its states.
     """
 
     share: SavedSharePartition
@@ -77,7 +76,7 @@ class ShareState(Struct, frozen=True, array_like=True):
 
 
 class ShareStateSaved(Struct, frozen=True):
-    """What became of the records of a partition."""
+    """State of the records of a partition."""
 
     group_id: str
     topic: TopicId
@@ -86,7 +85,7 @@ class ShareStateSaved(Struct, frozen=True):
 
 
 class ShareFactRemoved(Struct, frozen=True):
-    """A member is gone (named), or a whole group (``EPOCH``)."""
+    """A member was removed, or the whole group (kind ``EPOCH``)."""
 
     kind: ShareKind
     group_id: str
@@ -94,7 +93,7 @@ class ShareFactRemoved(Struct, frozen=True):
 
 
 class ShareStateRemoved(Struct, frozen=True):
-    """Where the group stands in a partition is forgotten."""
+    """The state of the group in a partition was deleted."""
 
     group_id: str
     topic: TopicId
@@ -110,7 +109,7 @@ _decode_state = msgspec.msgpack.Decoder(ShareState).decode
 
 
 def encode(fact: ShareFact) -> tuple[bytes, bytes | None]:
-    """Key and value of the record that keeps ``fact``."""
+    """Encode ``fact`` as key and value of a record."""
     match fact:
         case ShareMemberSaved(group_id, member_id):
             return _key(ShareKind.MEMBER, group_id, member_id), _VALUE + _member(fact)
@@ -126,7 +125,7 @@ def encode(fact: ShareFact) -> tuple[bytes, bytes | None]:
 
 
 def decode(kind: int, key: PrimitiveReader, value: bytes | None) -> ShareFact | None:
-    """The fact in a record whose key begins with one of ``KINDS``; None for other versions."""
+    """Decode a record whose key starts with one of ``KINDS``; None for other versions."""
     group_id = key.text()
     if kind == ShareKind.STATE:
         return _read_state(group_id, TopicId(key.raw(_TOPIC_ID_BYTES)), key.int32(), value)
@@ -184,5 +183,5 @@ def _read_state(
     try:
         state = _decode_state(value[SHORT.size :])
     except DECODE_ERRORS as error:
-        raise Corrupt(f"the state of a share partition does not decode: {error}") from error
+        raise Corrupt(f"invalid state of a share partition: {error}") from error
     return ShareStateSaved(group_id, topic, partition, state)

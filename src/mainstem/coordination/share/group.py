@@ -1,8 +1,8 @@
-"""One share group: its members, what each reads, and where the group stands in each partition.
+"""One share group: its members, their assignments, and the state of each partition.
 
-Members and epochs are facts; who reads what follows from them and from the topics, and is worked
-out anew after a restart. A member may be told late that it reads something else: records are locked
-one by one, so two members that read the same partition do no harm.
+Members and epochs are facts; assignments follow from them and from the topics, and are computed
+again after a restart. A member may get a new assignment late: records are locked individually, so
+two members may read the same partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from mainstem.model.ids import TopicId
 
 SHARE_TYPE = "share"
 EMPTY, STABLE = "Empty", "Stable"
-# A member whose end could not be stored is tried again after that long.
+# The removal of a member that could not be stored is retried after this time.
 RETRY_MS = 1_000
 
 SharePartitionKey = tuple[TopicId, int]
@@ -37,7 +37,7 @@ SharePartitionKey = tuple[TopicId, int]
 class ShareGroup:
     """Holds the members and assignments of a share group.
 
-    ``is_stale``: topics may look different from when the epoch last moved.
+    ``is_stale``: topic metadata may have changed since the epoch was last bumped.
     """
 
     id: str
@@ -46,36 +46,34 @@ class ShareGroup:
     members: dict[str, ShareMemberSaved] = field(default_factory=dict)
     states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
     target: Mapping[str, Partitions] = field(default_factory=dict)
-    sent_epochs: dict[str, int] = field(
-        default_factory=dict
-    )  # member -> the epoch it was told last
+    sent_epochs: dict[str, int] = field(default_factory=dict)  # member -> the epoch last sent to it
     deadlines_ms: dict[str, int] = field(default_factory=dict)
     is_stale: bool = True
 
     @property
     def state(self) -> str:
-        """Where the group stands, as Kafka's tools print it."""
+        """State of the group, as Kafka's tools print it."""
         return STABLE if self.members else EMPTY
 
     def topic_names(self) -> Iterable[str]:
-        """Every name some member subscribes to."""
+        """All topic names that members subscribe to."""
         return {name for member in self.members.values() for name in member.topics}
 
     def reads(self, topic: str) -> bool:
-        """Whether some member subscribes to that name."""
+        """Whether any member subscribes to that topic."""
         return any(topic in member.topics for member in self.members.values())
 
     def next_ms(self) -> int | None:
-        """When the next session ends."""
+        """Time at which the next session ends."""
         return min(self.deadlines_ms.values(), default=None)
 
     def postpone(self, now_ms: int) -> None:
-        """What is due could not be stored: let it be due a little later."""
+        """Postpone passed deadlines whose decision could not be stored."""
         for member_id, at_ms in self.deadlines_ms.items():
             self.deadlines_ms[member_id] = max(at_ms, now_ms + RETRY_MS)
 
     def replay(self, fact: ShareFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         match fact:
             case ShareMemberSaved(_, member_id):
                 self.members[member_id] = fact
@@ -92,13 +90,13 @@ class ShareGroup:
                     self.deadlines_ms.pop(member_id, None)
 
     def listed(self) -> ListedGroup:
-        """One line of a list of groups."""
+        """The entry of the group in a list of groups."""
         return ListedGroup(
             self.id, self.state, SHARE_TYPE, self.epoch, len(self.members), SHARE_TYPE
         )
 
     def described(self) -> DescribedShareGroup:
-        """The group in full."""
+        """Describe the group."""
         members = tuple(
             DescribedShareMember(
                 m.member_id,
@@ -115,5 +113,5 @@ class ShareGroup:
 
 
 def not_a_share_group(group_id: str, cause: str) -> InvalidRequest:
-    """The refusal where there is no share group of that name."""
+    """The error if no share group has that id."""
     return InvalidRequest(ErrorCode.UNKNOWN_GROUP, cause, subject=group_id)

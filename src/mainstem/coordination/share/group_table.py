@@ -1,9 +1,9 @@
 """Shard: the share groups of one internal stream.
 
-Requests are decided on the group as it is and change nothing; the facts of a decision are stored
-and replayed, then the decision is settled: deadlines move and time is asked for.
+Requests are decided on the current state and change nothing; the facts of a decision are stored
+and replayed, then the decision is settled: deadlines and the next wake-up time are set.
 
-Promises: group epochs only grow; what ``replay`` rebuilds is what was stored.
+Guarantees: group epochs only grow; ``replay`` rebuilds exactly what was stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ from mainstem.model.limits import GROUP_NAME_LENGTH_MAX, MIB
 JOINING = 0
 LEFT = -1
 MEMBER_BYTES_MAX = MIB // 2
-"""What one member may say: a record, which has to fit a batch of the internal topic."""
+"""Limit of one member's subscription: its record has to fit a batch of the internal topic."""
 
 
 class ShareDecision(Struct, frozen=True, kw_only=True):
-    """Facts to store, and what follows once they hold."""
+    """Facts to store, and the consequences once they are replayed."""
 
     group_id: str
     facts: Sequence[ShareFact] = ()
@@ -54,18 +54,18 @@ class ShareGroupTable:
         self._groups: dict[str, ShareGroup] = {}
 
     def get(self, group_id: str) -> ShareGroup | None:
-        """The group, if there is one."""
+        """The group with that id, or None."""
         return self._groups.get(group_id)
 
     def known(self, group_id: str) -> ShareGroup:
-        """The group.
+        """The group with that id.
 
         Raises:
-            InvalidRequest: there is none.
+            InvalidRequest: it does not exist.
         """
         group = self._groups.get(group_id)
         if group is None:
-            raise not_a_share_group(group_id, "there is no such share group")
+            raise not_a_share_group(group_id, "the share group does not exist")
         return group
 
     def __iter__(self) -> Iterator[ShareGroup]:
@@ -75,7 +75,7 @@ class ShareGroupTable:
         return len(self._groups)
 
     def heartbeat(self, request: ShareHeartbeat) -> ShareDecision:
-        """A member joins, lives or leaves."""
+        """Decide a heartbeat that joins, stays or leaves."""
         _check(request)
         group = self._groups.get(request.group_id)
         if request.epoch == LEFT:
@@ -90,7 +90,7 @@ class ShareGroupTable:
             if request.epoch > group.epoch:
                 raise Fenced(
                     ErrorCode.FENCED_MEMBER_EPOCH,
-                    f"epoch {request.epoch} where the group is at {group.epoch}",
+                    f"member epoch {request.epoch} is ahead of the group epoch {group.epoch}",
                     subject=group.id,
                 )
         if before is None and len(group.members) >= self.configs.settings.members_max:
@@ -100,7 +100,7 @@ class ShareGroupTable:
         return self._live(group, before, request)
 
     def on_time(self, group_id: str, now: Instant) -> ShareDecision | None:
-        """Whose patience ends now, if anybody's."""
+        """Decide to remove the members whose session has ended; None if there are none."""
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -108,7 +108,7 @@ class ShareGroupTable:
         return self._without(group, due, LEFT) if due else None
 
     def settle(self, decision: ShareDecision, now: Instant) -> int | None:
-        """The facts of a decision hold: move deadlines; when to come back."""
+        """Set deadlines once the facts of a decision are replayed; returns the wake-up time."""
         group = self._groups.get(decision.group_id)
         if group is None:
             return None
@@ -122,14 +122,14 @@ class ShareGroupTable:
         return group.next_ms()
 
     def loaded(self, now: Instant) -> dict[str, int | None]:
-        """All facts are replayed: expect every member; when to come back to each group."""
+        """Start the session timeouts after loading; returns the wake-up time of each group."""
         for group in self:
             for member_id in group.members:
                 self._expect(group, member_id, now)
         return {group.id: group.next_ms() for group in self}
 
     def replay(self, fact: ShareFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         if isinstance(fact, ShareFactRemoved) and fact.kind is ShareKind.EPOCH:
             self._groups.pop(fact.group_id, None)
             return
@@ -141,17 +141,17 @@ class ShareGroupTable:
         group.replay(fact)
 
     def topic_changed(self, name: str) -> None:
-        """A topic came, went or grew: groups that read it look again at the next heartbeat."""
+        """Mark the groups that read a changed topic as stale until their next heartbeat."""
         for group in self:
             if group.reads(name):
                 group.is_stale = True
 
     def knows(self, topic: TopicId) -> bool:
-        """Whether there is such a topic."""
+        """Whether the topic exists."""
         return self._topics.name_of(topic) is not None
 
     def gone(self) -> list[ShareFact]:
-        """Decide to forget where groups stand in topics that are no more."""
+        """Decide to delete the states of partitions of deleted topics."""
         return [
             ShareStateRemoved(group.id, *place)
             for group in self
@@ -160,7 +160,7 @@ class ShareGroupTable:
         ]
 
     def removal(self, group: ShareGroup) -> list[ShareFact]:
-        """Decide to forget a group without members, and where it stands."""
+        """Decide to delete a group without members, with the states of its partitions."""
         forgotten: list[ShareFact] = [ShareStateRemoved(group.id, *p) for p in group.states]
         return [*forgotten, ShareFactRemoved(ShareKind.EPOCH, group.id)]
 
@@ -222,11 +222,11 @@ class ShareGroupTable:
 def _check(request: ShareHeartbeat) -> None:
     for text, name in ((request.member_id, "member id"), (request.rack_id, "rack")):
         if text is not None and not 0 < len(text) <= GROUP_NAME_LENGTH_MAX:
-            raise _invalid(f"the {name} has 1 to {GROUP_NAME_LENGTH_MAX} characters", request)
+            raise _invalid(f"the {name} must have 1 to {GROUP_NAME_LENGTH_MAX} characters", request)
     if request.epoch < LEFT:
-        raise _invalid(f"there is no epoch {request.epoch}", request)
+        raise _invalid(f"invalid member epoch {request.epoch}", request)
     if request.epoch == JOINING and not request.topics:
-        raise _invalid("a member that joins subscribes to topics", request)
+        raise _invalid("a joining member must send its subscription", request)
     text_bytes = sum(map(len, request.topics or ())) + len(request.client_id)
     if text_bytes > MEMBER_BYTES_MAX:
         raise _invalid(f"a subscription of {text_bytes} bytes is too large", request)

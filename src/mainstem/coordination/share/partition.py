@@ -1,15 +1,15 @@
-"""One partition as one share group reads it (KIP-932): which record is whose, and which are done.
+"""One share partition (KIP-932): which records a group has acquired, acknowledged or archived.
 
              start                                                         until
     ── done ───┤ acquired by a │ acknowledged │ available │ acquired by b ├── unread ──▶
-                 a window of runs without gaps, about ``locks_max`` records and what is archived
+                 a window of runs without gaps, about ``locks_max`` records plus archived ones
 
 A record is *available*, *acquired* by a member until its lock ends, *acknowledged*, or *archived*:
-rejected, given out too often, or not there at all. ``start`` moves over what is done.
+rejected, delivered too often, or missing from the log. ``start`` moves past records that are done.
 
-Pure. Promises: a record is acquired by one member at a time; what is acknowledged or archived is
-never given out again; what a member gives back, or does not settle in time, is given out again, but
-not more than ``delivery_limit`` times; an acknowledgement is taken whole or not at all.
+Pure. Guarantees: a record is acquired by one member at a time; acknowledged or archived records
+are never delivered again; records that a member releases, or does not settle in time, are delivered
+again, but at most ``delivery_limit`` times; an acknowledgement is applied completely or not at all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
 class SavedRecordRun(Struct, frozen=True, array_like=True):
-    """A run as it is stored: who has acquired it is not kept."""
+    """A run as it is stored, without the member that has acquired it."""
 
     length: int
     state: int
@@ -37,7 +37,7 @@ class SavedRecordRun(Struct, frozen=True, array_like=True):
 
 
 class SavedSharePartition(Struct, frozen=True, array_like=True):
-    """All that is kept of a share partition."""
+    """The stored state of a share partition."""
 
     start: int
     runs: tuple[SavedRecordRun, ...] = ()
@@ -49,7 +49,7 @@ class SavedSharePartition(Struct, frozen=True, array_like=True):
 
 
 class SharePartitionLimits(Struct, frozen=True, kw_only=True):
-    """What holds for a group now; it may change between two calls."""
+    """Effective limits of a group; they may change between two calls."""
 
     lock_duration_ms: int = 30_000
     delivery_limit: int = 5
@@ -58,7 +58,7 @@ class SharePartitionLimits(Struct, frozen=True, kw_only=True):
 
 
 class AcquireLimit(Struct, frozen=True, kw_only=True):
-    """How much a member wants: about ``records``, or exactly not more where it is ``strict``."""
+    """Limit of a fetch: about ``records``, never more if ``strict``."""
 
     records: int
     batch_size: int = 0
@@ -66,7 +66,7 @@ class AcquireLimit(Struct, frozen=True, kw_only=True):
 
 
 class ReadBatch(Struct, frozen=True):
-    """A batch that was read; ``is_dead``: nobody may see what is in it."""
+    """A batch that was read; ``is_dead``: its records must not be delivered."""
 
     start: int
     until: int
@@ -76,7 +76,7 @@ class ReadBatch(Struct, frozen=True):
 class SharePartition:
     """Tracks which records of a partition a share group has locked or finished.
 
-    ``changes`` counts what makes ``saved`` differ from what it was.
+    ``changes`` counts the changes of the state that ``saved`` returns.
     """
 
     __slots__ = ("_floor", "changes", "window")
@@ -84,23 +84,23 @@ class SharePartition:
     def __init__(self, start: int) -> None:
         self.changes = 0
         self.window = RecordWindow(start)
-        self._floor = start  # nothing below is in the log any more
+        self._floor = start  # the log start; records below are deleted
 
     @classmethod
     def restored(
         cls, saved: SavedSharePartition, delivery_limit: int, log_end: int | None = None
     ) -> "SharePartition":
-        """As it was stored: what was acquired then is available, with its count.
+        """Restore the stored state: acquired records become available, with their delivery count.
 
-        A log that ends sooner has lost records, and will have others in their place: of those
-        beyond ``log_end`` nothing is known.
+        A log that ends earlier has lost records, and others will take their offsets: states
+        beyond ``log_end`` are dropped.
         """
         end = saved.start if log_end is None else min(saved.start, log_end)
         share = cls(end)
         window = share.window
         for run in saved.runs:
             state = ShareRecordState(run.state)
-            # What was in delivery for the last time when all ended is given out once more.
+            # Records whose last delivery was interrupted are delivered once more.
             counted = run.deliveries if state in DONE else min(run.deliveries, delivery_limit - 1)
             until = window.until + run.length
             if log_end is not None and until > log_end:
@@ -111,7 +111,7 @@ class SharePartition:
         return share
 
     def saved(self) -> SavedSharePartition:
-        """What has to be stored."""
+        """The state to store."""
         kept: list[SavedRecordRun] = []
         for run in self.window:
             state = (
@@ -131,21 +131,21 @@ class SharePartition:
 
     @property
     def until(self) -> int:
-        """The offset after the last record that was ever given out."""
+        """The offset after the last record that was ever delivered."""
         return self.window.until
 
     @property
     def acquired(self) -> int:
-        """How many records members work on."""
+        """Number of records that members have acquired."""
         return sum(run.until - run.start for run in self.window.held())
 
     def next_offset(self, locks_max: int) -> int | None:
-        """Where to read what can be given out; None while the window is full."""
+        """The offset from which to read records for delivery; None while the window is full."""
         at = self._next(locks_max)
         return None if at is None else max(at, self._floor)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next lock ends."""
+        """Time at which the next lock ends."""
         return min((run.deadline_ms for run in self.window.held()), default=None)
 
     def acquire(
@@ -156,7 +156,7 @@ class SharePartition:
         rules: SharePartitionLimits,
         now_ms: int,
     ) -> list[AcquiredRange]:
-        """Lock records for a member, of those that were read from ``next_offset`` on."""
+        """Acquire records for a member from batches that were read from ``next_offset`` on."""
         found: list[AcquiredRange] = []
         taken = 0
         at = self._next(rules.locks_max)
@@ -184,18 +184,18 @@ class SharePartition:
                 _add(found, AcquiredRange(piece.start, piece.until, piece.deliveries), portion)
             at = batch.until
             if self.until < at:
-                break  # there was no space for all of it
+                break  # the window has no space for the rest
         self.window.tidy()
         return found
 
     def acknowledge(
         self, member: str, ranges: Sequence[AckRange], rules: SharePartitionLimits, now_ms: int
     ) -> None:
-        """What became of records that the member has.
+        """Apply a member's acknowledgements.
 
         Raises:
-            InvalidRequest: the ranges or types are none, or it does not have them all; nothing
-                has changed.
+            InvalidRequest: ranges or types are invalid, or the member has not acquired all
+                records; nothing has changed.
         """
         _check(ranges, renews=rules.renews)
         for one in ranges:
@@ -207,7 +207,7 @@ class SharePartition:
         self.window.tidy()
 
     def release(self, member: str, rules: SharePartitionLimits) -> bool:
-        """Give back all that a member has; whether it had anything."""
+        """Release all records of a member; returns whether it had any."""
         held = [run for run in self.window.held() if run.member == member]
         for run in held:
             self._give_back(run, rules.delivery_limit)
@@ -215,7 +215,7 @@ class SharePartition:
         return bool(held)
 
     def expire(self, rules: SharePartitionLimits, now_ms: int) -> bool:
-        """Give back what was locked until now; whether there was anything."""
+        """Release records whose lock has ended; returns whether there were any."""
         late = [run for run in self.window.held() if run.deadline_ms <= now_ms]
         for run in late:
             self._give_back(run, rules.delivery_limit)
@@ -223,7 +223,7 @@ class SharePartition:
         return bool(late)
 
     def trim(self, log_start: int) -> None:
-        """The log begins there now; what members still have of what is gone may be settled."""
+        """Apply a new log start; acquired records before it may still be settled."""
         if log_start <= self._floor:
             return
         self._floor = log_start
@@ -236,8 +236,6 @@ class SharePartition:
                 self._finish(run, ShareRecordState.ARCHIVED)
         self.window.tidy()
 
-    # Inside.
-
     def _next(self, locks_max: int) -> int | None:
         again = self.window.first(ShareRecordState.AVAILABLE)
         if again is not None:
@@ -245,7 +243,7 @@ class SharePartition:
         return self.until if self.window.locks < locks_max else None
 
     def _take_again(self, at: int, batch: ReadBatch, cap: int | None) -> list[RecordRun]:
-        """What is available in the window of a batch, or archived if nobody may see it."""
+        """The available records of a batch in the window; archives them if the batch is dead."""
         taken = []
         for run in self.window.cut(at, min(batch.until, self.until)):
             if run.state is not ShareRecordState.AVAILABLE:
@@ -262,7 +260,7 @@ class SharePartition:
         return taken
 
     def _take_new(self, batch: ReadBatch, cap: int | None, locks_max: int) -> list[RecordRun]:
-        """What was never given out of a batch: all of it, or as much as there is space for."""
+        """The records of a batch that were never delivered, as far as the window has space."""
         free = locks_max - self.window.locks
         until = batch.until
         if self.until >= until or (free <= 0 and not batch.is_dead):
@@ -276,7 +274,7 @@ class SharePartition:
         return [self.window.append(until, ShareRecordState.AVAILABLE)] if until > self.until else []
 
     def _skip(self, start: int, until: int) -> None:
-        """No batch holds these offsets: compaction took them, or they were trimmed."""
+        """Archive offsets that no batch contains: they were compacted away or trimmed."""
         if start >= until:
             return
         for run in self.window.cut(start, min(until, self.until)):
@@ -312,7 +310,7 @@ class SharePartition:
 
 
 def _add(found: list[AcquiredRange], piece: AcquiredRange, portion: AcquireLimit) -> None:
-    """Let a range grow by its neighbour while it is smaller than members want it."""
+    """Append a range, merged with the previous one while that is below the requested batch size."""
     last = found[-1] if found else None
     if (
         last is not None
@@ -337,24 +335,25 @@ def _check(ranges: Sequence[AckRange], *, renews: bool) -> None:
         reached = one.until
         if len(one.types) not in (1, size):
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, f"{len(one.types)} types for {size} records"
+                ErrorCode.INVALID_REQUEST,
+                f"{len(one.types)} acknowledgement types for {size} records",
             )
         for kind in one.types:
             if not AckType.GAP <= kind <= (AckType.RENEW if renews else AckType.REJECT):
                 raise InvalidRequest(
-                    ErrorCode.INVALID_REQUEST, f"{kind} is no type of acknowledgement here"
+                    ErrorCode.INVALID_REQUEST, f"invalid acknowledgement type {kind}"
                 )
 
 
 def _check_held(window: RecordWindow, member: str, one: AckRange) -> None:
     if one.until <= window.start:
-        return  # the log was trimmed, or a repeated request: it is done
+        return  # the log was trimmed, or the request is a repeat: the records are done
     if one.until > window.until:
-        raise _not_held(one, f"records up to {window.until} were given out")
+        raise _not_held(one, f"only records up to {window.until} were delivered")
     start = max(one.start, window.start)
     for run in window.inside(start, one.until):
         if run.state is not ShareRecordState.ACQUIRED or run.member != member:
-            raise _not_held(one, f"record {max(run.start, start)} is not this member's")
+            raise _not_held(one, f"record {max(run.start, start)} is not acquired by this member")
 
 
 def _by_type(one: AckRange) -> Iterator[tuple[int, int, AckType]]:

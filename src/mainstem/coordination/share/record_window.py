@@ -1,7 +1,7 @@
-"""Neighbouring runs of records of which the same is true: the window that members work in.
+"""The window of in-flight records, as contiguous runs of records with the same state.
 
-A window covers its offsets without gaps; cutting it changes no record, tidying it drops what is
-done in front. Pure.
+A window covers its offsets without gaps; cutting it changes no record, tidying it removes finished
+runs at its start. Pure.
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ NOBODY: Final = ""
 
 
 class ShareRecordState(IntEnum):
-    """What a record is; the numbers are Kafka's and are stored."""
+    """State of a record; the numbers are Kafka's and are stored."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -27,7 +27,7 @@ DONE: Final = frozenset({ShareRecordState.ACKNOWLEDGED, ShareRecordState.ARCHIVE
 
 @dataclass(slots=True)
 class RecordRun:
-    """Neighbouring records of which the same is true."""
+    """Contiguous records with the same state."""
 
     start: int
     until: int
@@ -56,7 +56,7 @@ class RecordWindow:
 
     @property
     def locks(self) -> int:
-        """How many records it holds, but for those that are archived: there may be none at all."""
+        """Number of records in the window without archived ones, which may not exist in the log."""
         return sum(
             run.until - run.start
             for run in self._runs
@@ -64,27 +64,27 @@ class RecordWindow:
         )
 
     def append(self, until: int, state: ShareRecordState, deliveries: int = 0) -> RecordRun:
-        """Let it reach until there."""
+        """Append a run up to ``until``."""
         assert until > self.until, "a run holds records"
         run = RecordRun(self.until, until, state, deliveries)
         self._runs.append(run)
         return run
 
     def restart(self, start: int) -> None:
-        """Let it be empty, and begin there."""
+        """Empty the window and start it at that offset."""
         self._runs.clear()
         self.start = start
 
     def first(self, state: ShareRecordState) -> RecordRun | None:
-        """The first run of that state."""
+        """The first run in that state."""
         return next((run for run in self._runs if run.state is state), None)
 
     def held(self) -> list[RecordRun]:
-        """The runs that members have."""
+        """The runs that members have acquired."""
         return [run for run in self._runs if run.state is ShareRecordState.ACQUIRED]
 
     def inside(self, start: int, until: int) -> list[RecordRun]:
-        """The runs with records in [start, until), as they are."""
+        """The runs that overlap [start, until), not cut."""
         found = []
         for run in self._runs[self._index(start) :]:
             if run.start >= until:
@@ -93,7 +93,7 @@ class RecordWindow:
         return found
 
     def cut(self, start: int, until: int) -> list[RecordRun]:
-        """The runs in [start, until), cut so that they reach nowhere else."""
+        """The runs in [start, until), cut at both ends."""
         if start >= until or not self._runs:
             return []
         found = []
@@ -111,7 +111,7 @@ class RecordWindow:
         return found
 
     def tidy(self) -> None:
-        """Move over what is done, and join neighbours of which the same is true."""
+        """Remove finished runs at the start, and merge neighbours with the same state."""
         done = 0
         while done < len(self._runs) and self._runs[done].state in DONE:
             done += 1
@@ -127,7 +127,7 @@ class RecordWindow:
         self._runs = joined
 
     def _index(self, offset: int) -> int:
-        """Which run holds an offset of the window."""
+        """Index of the run that contains an offset."""
         return max(bisect_right(self._runs, offset, key=_start_of) - 1, 0)
 
 

@@ -1,7 +1,7 @@
-"""What is asked of share groups (KIP-932) and what they answer: plain values, no behaviour.
+"""Requests and answers of share groups (KIP-932): plain values, no behaviour.
 
-Ranges of offsets are half-open. Refusals that concern the whole request are raised; those of one
-partition stand beside it in the answer.
+Ranges of offsets are half-open. Errors that concern the whole request are raised; those of one
+partition are part of its answer.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -21,7 +21,7 @@ UNKNOWN_LAG = -1
 
 
 class AckType(IntEnum):
-    """What became of a record; the numbers are Kafka's."""
+    """Type of an acknowledgement; the numbers are Kafka's."""
 
     GAP = 0
     ACCEPT = 1
@@ -31,9 +31,9 @@ class AckType(IntEnum):
 
 
 class ShareHeartbeat(Struct, frozen=True, kw_only=True):
-    """A member is alive. What it leaves out (None) is as it said before.
+    """Heartbeat of a member. Omitted fields (None) are unchanged.
 
-    ``epoch`` 0 joins, -1 leaves. Members make their own ids.
+    ``epoch`` 0 joins, -1 leaves. Members generate their own ids.
     """
 
     group_id: str
@@ -46,7 +46,7 @@ class ShareHeartbeat(Struct, frozen=True, kw_only=True):
 
 
 class ShareAnswer(Struct, frozen=True):
-    """The epoch of a member; its partitions where they changed or it asked for them."""
+    """The epoch of a member; its partitions if they changed or were requested."""
 
     member_id: str
     epoch: int
@@ -55,7 +55,7 @@ class ShareAnswer(Struct, frozen=True):
 
 
 class DescribedShareMember(Struct, frozen=True):
-    """One member as an administrator sees it."""
+    """Description of one member."""
 
     member_id: str
     rack_id: str | None
@@ -67,7 +67,7 @@ class DescribedShareMember(Struct, frozen=True):
 
 
 class DescribedShareGroup(Struct, frozen=True):
-    """A share group in full."""
+    """Description of a share group."""
 
     group_id: str
     state: str
@@ -78,7 +78,7 @@ class DescribedShareGroup(Struct, frozen=True):
 
 
 class AckRange(Struct, frozen=True):
-    """What became of the records in [start, until): one type for all, or one for each."""
+    """Acknowledgement of the records in [start, until): one type for all, or one for each."""
 
     start: int
     until: int
@@ -86,7 +86,7 @@ class AckRange(Struct, frozen=True):
 
 
 class AcquiredRange(Struct, frozen=True):
-    """Records [start, until) that a member may work on, for the ``delivery_count``-th time."""
+    """Records [start, until) acquired by a member, delivered for the ``delivery_count``-th time."""
 
     start: int
     until: int
@@ -97,18 +97,18 @@ Acknowledgements = Mapping[StreamId, Sequence[AckRange]]
 
 
 class ShareFetchCall(Struct, frozen=True, kw_only=True):
-    """A member acknowledges what it has and wants more.
+    """ShareFetch: a member acknowledges records and fetches more.
 
     Attributes:
-        session_epoch: 0 opens a session, -1 closes it and gives back what is not acknowledged.
-        named: every partition that the request names: they join the session; those of an opening
-            request are all of it. With a closing request they only carry acknowledgements.
+        session_epoch: 0 opens a session, -1 closes it and releases what is not acknowledged.
+        named: every partition in the request: they are added to the session; those of an opening
+            request form it. In a closing request they only carry acknowledgements.
         forgotten: partitions that leave the session.
         acknowledgements: by partition, in the order of the request.
-        max_records: about so many; exactly not more if ``strict`` (share.acquire.mode).
+        max_records: approximate limit; never exceeded if ``strict`` (share.acquire.mode).
         batch_size: acquired ranges are cut at batch boundaries near that many records.
         renews: the request only acknowledges and extends locks, nothing is fetched (KIP-1222).
-        connection: whose it is; what it holds is given back by ``disconnected``.
+        connection: the client's connection; ``disconnected`` releases what it has acquired.
         may_read: whether the caller may read the topic of that name.
     """
 
@@ -130,9 +130,9 @@ class ShareFetchCall(Struct, frozen=True, kw_only=True):
 
 
 class ShareFetched(Struct, frozen=True):
-    """What one partition gives: whole batches, of which only the acquired records are the member's.
+    """Result of one partition: complete batches, of which the member may use only acquired records.
 
-    A partition without news (no records, no acknowledgements, no error) is left out.
+    A partition without changes (no records, no acknowledgements, no error) is omitted.
     """
 
     stream: StreamId
@@ -143,14 +143,14 @@ class ShareFetched(Struct, frozen=True):
 
 
 class ShareFetchAnswer(Struct, frozen=True):
-    """All that a fetch found, and how long what it acquired is locked."""
+    """Result of a fetch, and how long the acquired records are locked."""
 
     lock_timeout_ms: int
     partitions: Sequence[ShareFetched]
 
 
 class ShareAcknowledgeCall(Struct, frozen=True, kw_only=True):
-    """A member acknowledges without fetching; ``session_epoch`` -1 also closes its session."""
+    """ShareAcknowledge: without a fetch; ``session_epoch`` -1 also closes the session."""
 
     group_id: str
     member_id: str
@@ -162,17 +162,17 @@ class ShareAcknowledgeCall(Struct, frozen=True, kw_only=True):
 
 
 class ShareAcknowledgeAnswer(Struct, frozen=True):
-    """The refusal, or None, of every partition in the order of the request."""
+    """The error, or None, of every partition in the order of the request."""
 
     lock_timeout_ms: int
     partitions: Sequence[tuple[StreamId, MainstemError | None]]
 
 
 class ShareOffset(Struct, frozen=True):
-    """Where a group stands in a partition.
+    """Start offset and lag of a group in a partition.
 
-    ``start_offset`` is ``UNKNOWN_OFFSET`` where it has not read anything yet; ``lag`` counts what
-    is not finished.
+    ``start_offset`` is ``UNKNOWN_OFFSET`` if the group has not read anything yet; ``lag`` counts
+    records that are not finished.
     """
 
     topic: str
@@ -185,7 +185,7 @@ class ShareOffset(Struct, frozen=True):
 
 
 class ShareOffsetToAlter(Struct, frozen=True):
-    """Where a group shall stand."""
+    """New start offset of a group in a partition."""
 
     topic: str
     partition: int

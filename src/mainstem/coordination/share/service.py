@@ -1,8 +1,8 @@
-"""Share groups where they are coordinated: members, and what is stored about their partitions.
+"""Coordinator of share groups: members, and the stored states of their partitions.
 
-Nothing waits for other members here: every answer goes out as soon as the facts it rests on are
-committed. What becomes of records is decided where a partition is written and stored here, by the
-node that coordinates the group.
+No request waits for other members: every answer is sent as soon as the facts it depends on are
+committed. The writer of a partition decides the states of records; the coordinator of the group
+stores them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ class ShareGroupCoordinator:
         self._pending = pending
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the internal topic that a group is kept in."""
+        """The partition of the internal topic in which a group is stored."""
         return self._shards.partition_of(group_id)
 
     @property
     def configs(self) -> ShareConfigs:
-        """What holds for each group."""
+        """The effective settings of groups."""
         return self._shards.share_configs
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareAnswer:
-        """A member joins, lives or leaves; its epoch, and its partitions where they changed."""
+        """Handle ShareGroupHeartbeat; returns the member's epoch, and changed partitions."""
         check_name(request.group_id)
         if request.epoch == 0:
             live = await self._shards.find_to_write(request.group_id)
@@ -46,30 +46,30 @@ class ShareGroupCoordinator:
             decision = live.shard.share_heartbeat(request)
         self._pending.settle_share(live, decision)
         await live.safe(has_stored=bool(decision.facts))
-        assert decision.reply is not None, "whoever asks is answered"
+        assert decision.reply is not None, "a heartbeat has an answer"
         return decision.reply
 
     def describe(self, group_id: str) -> DescribedShareGroup:
-        """One share group in full."""
+        """Describe a share group."""
         check_name(group_id)
         return self._find_fresh(group_id).shard.shares.known(group_id).described()
 
     def states(self, group_id: str) -> Mapping[SharePartitionKey, ShareState]:
-        """Where a group stands, wherever it has read."""
+        """The states of all partitions that a group has read."""
         check_name(group_id)
         return self._find_fresh(group_id).shard.shares.known(group_id).states
 
     async def read(
         self, group_id: str, place: SharePartitionKey, leader_epoch: int
     ) -> ShareState | None:
-        """What is stored of a partition, told to its writer."""
+        """Return the stored state of a partition to its writer, and fence earlier writers."""
         live = self._find(group_id)
         group = live.shard.shares.known(group_id)
         await store(live, taken_over(group, place, leader_epoch), self._pending.now())
         return group.states.get(place)
 
     async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
-        """Store what the writer of a partition decided; returns once it is safe."""
+        """Store a state from the writer of a partition; returns once it is committed."""
         live = self._find(group_id)
         if not live.shard.shares.knows(place[0]):
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC_ID, subject=group_id)
@@ -77,7 +77,7 @@ class ShareGroupCoordinator:
         await store(live, facts, self._pending.now())
 
     async def move(self, group_id: str, wanted: Sequence[tuple[SharePartitionKey, int]]) -> None:
-        """Set where a group without members stands; a group that is not there yet is made."""
+        """Set the start offsets of a group without members; creates the group if needed."""
         check_name(group_id)
         if not wanted:
             return
@@ -86,7 +86,7 @@ class ShareGroupCoordinator:
         facts: list[ShareFact] = []
         if group is None:
             if live.shard.has(group_id):
-                raise not_a_share_group(group_id, "it is a group of another kind")
+                raise not_a_share_group(group_id, "a group of another type has this id")
             group = ShareGroup(group_id)
             facts.append(ShareEpochMoved(group_id, 0))
         _check_empty(group)
@@ -94,7 +94,7 @@ class ShareGroupCoordinator:
         await store(live, facts, self._pending.now())
 
     async def forget(self, group_id: str, topics: Sequence[TopicId]) -> None:
-        """Forget where a group without members stands in topics."""
+        """Delete the states of a group without members in topics."""
         live = self._find_empty(group_id)
         group = live.shard.shares.known(group_id)
         facts = [fact for topic in topics for fact in forgotten(group, topic)]
@@ -103,7 +103,7 @@ class ShareGroupCoordinator:
     def _find(self, group_id: str) -> LiveGroupShard:
         live = self._shards.find(group_id)
         if live is None:
-            raise not_a_share_group(group_id, "nobody has joined it")
+            raise not_a_share_group(group_id, "the share group does not exist")
         return live
 
     def _find_fresh(self, group_id: str) -> LiveGroupShard:

@@ -1,7 +1,7 @@
-"""Share sessions: which partitions a member reads from this node, and that no request is lost.
+"""Share sessions: which partitions a member reads from this node, with detection of lost requests.
 
-A session begins with epoch 0; every request says the next number, so that one that was lost, or
-comes twice, is noticed and the member begins anew. Epoch -1 ends it. Pure.
+A session starts with epoch 0; every request carries the next number, so that a lost or duplicate
+request is detected and the member opens a new session. Epoch -1 closes it. Pure.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ SessionPartition = tuple[str, StreamId]
 
 @dataclass(slots=True)
 class ShareSession:
-    """What one member reads here; partitions that were served last come last."""
+    """The partitions that one member reads from this node; the last served come last."""
 
     group_id: str
     member_id: str
@@ -35,7 +35,7 @@ class ShareSession:
     streams: dict[StreamId, None] = field(default_factory=dict)
 
     def serve_last(self, served: Iterable[StreamId]) -> None:
-        """Let others come first the next time."""
+        """Move a partition to the end, so that others are served first next time."""
         for stream in served:
             if stream in self.streams:
                 del self.streams[stream]
@@ -46,8 +46,8 @@ class ShareSessions:
     """The sessions of one node.
 
     Args:
-        sessions_max: more are refused.
-        partitions_max: of one session; more are refused.
+        sessions_max: limit of open sessions.
+        partitions_max: limit of partitions in one session.
     """
 
     def __init__(self, sessions_max: int, partitions_max: int) -> None:
@@ -64,24 +64,26 @@ class ShareSessions:
         return self._sessions.get((group_id, member_id))
 
     def is_read(self, shared: SessionPartition) -> bool:
-        """Whether some session reads that partition for that group."""
+        """Whether any session reads that partition for that group."""
         return self._readers[shared] > 0
 
     def fetching(self, request: ShareFetchCall) -> ShareSession:
-        """The session of a fetch, opened or brought up to date.
+        """The session of a fetch, opened or updated.
 
         Raises:
-            MainstemError: the member has to begin anew, or later.
+            MainstemError: the member has to open a new session, or retry later.
         """
         if request.session_epoch == SESSION_FIRST:
             if any(request.acknowledgements.values()):
                 raise InvalidRequest(
-                    ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements"
+                    ErrorCode.INVALID_REQUEST,
+                    "the first request of a session must not contain acknowledgements",
                 )
             self.close(request.group_id, request.member_id)
             if len(self._sessions) >= self._sessions_max:
                 raise Unavailable(
-                    ErrorCode.SHARE_SESSION_LIMIT, f"{len(self._sessions)} sessions are open"
+                    ErrorCode.SHARE_SESSION_LIMIT,
+                    f"the limit of {self._sessions_max} share sessions is reached",
                 )
             session = ShareSession(request.group_id, request.member_id, request.connection)
             self._change(session, request.named, ())
@@ -96,16 +98,16 @@ class ShareSessions:
         """The session of an acknowledgement.
 
         Raises:
-            MainstemError: there is none, or the epoch is another.
+            MainstemError: there is no session, or the epoch does not match.
         """
         if request.session_epoch == SESSION_FIRST:
             raise InvalidRequest(
-                ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledging opens no session"
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, "an acknowledgement cannot open a session"
             )
         return self._known(request)
 
     def close(self, group_id: str, member_id: str) -> ShareSession | None:
-        """End a session; None without one."""
+        """Close a session; returns None if there is none."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             for stream in session.streams:
@@ -129,7 +131,7 @@ class ShareSessions:
         if request.session_epoch != session.epoch:
             raise InvalidRequest(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-                f"epoch {request.session_epoch} where {session.epoch} is next",
+                f"session epoch {request.session_epoch}, expected {session.epoch}",
                 subject=request.group_id,
             )
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
@@ -147,7 +149,8 @@ class ShareSessions:
             if stream not in session.streams and stream not in forgotten:
                 if len(session.streams) >= self._partitions_max:
                     raise InvalidRequest(
-                        ErrorCode.LIMIT_REACHED, f"{len(session.streams)} partitions in a session"
+                        ErrorCode.LIMIT_REACHED,
+                        f"the limit of {self._partitions_max} partitions is reached",
                     )
                 session.streams[stream] = None
                 self._count((session.group_id, stream), 1)

@@ -9,10 +9,10 @@ class ShareSettings(Struct, frozen=True, kw_only=True):
     """Each field says when to change it; ``_min`` and ``_max``: what a group may set for itself.
 
     Attributes:
-        session_timeout_ms: silence after which a member counts as dead.
-        heartbeat_interval_ms: how often members show that they live.
-        lock_duration_ms: how long a record is a member's; raise it for slow work.
-        delivery_limit: how often a record is handed out before the group gives it up.
+        session_timeout_ms: time without heartbeats after which a member is removed.
+        heartbeat_interval_ms: interval at which members send heartbeats.
+        lock_duration_ms: how long a record is locked for a member; raise it for slow processing.
+        delivery_limit: how often a record is delivered before it is archived.
         locks_max: records of one partition between the first and the last in delivery.
         members_max: members of one group.
         sessions_max: members that read from this node at once.

@@ -1,9 +1,9 @@
-"""States of share partitions on their way to the node that coordinates the group.
+"""Reads and writes states of share partitions at the coordinator of their group.
 
     writer of a partition ── Read, Write(state) ──▶ coordinator of the group: stored, then answered
 
-On one node both are the same. Promises: a state that was answered is stored; one that is tried
-again says the same, so that storing it twice does no harm.
+On one node both are the same. Guarantees: a state whose write was answered is stored; writes are
+idempotent, so that a retry is safe.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ _AGAIN: Final = frozenset(
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What is stored of a partition?"""
+    """Read the stored state of a partition."""
 
     group_id: str
     topic: bytes
@@ -57,13 +57,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class ShareStatePersister:
-    """The states of all groups, wherever each is coordinated.
+    """Access to the states of all groups, local or at a remote coordinator.
 
     Args:
         node: this node.
-        peers: how others are asked.
+        peers: sends requests to other nodes.
         local: the groups that this node coordinates.
-        coordinator_of: who coordinates a group; ``NO_NODE`` while nobody does.
+        coordinator_of: returns the coordinator of a group; ``NO_NODE`` if there is none.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class ShareStatePersister:
     async def read(
         self, group_id: str, place: SharePartitionKey, leader_epoch: int
     ) -> ShareState | None:
-        """What is stored of a partition; None: nothing yet."""
+        """The stored state of a partition; None if nothing is stored yet."""
         return await self._asked(Read(group_id, *place, leader_epoch))
 
     async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
-        """Store a state; returns once it is safe."""
+        """Store a state; returns once it is committed."""
         await self._asked(Write(group_id, *place, state))
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node asks (the handler of ``PeerService.SHARES``)."""
+        """Answer a request of another node (the handler of ``PeerService.SHARES``)."""
         try:
             asked = _asked.decode(body)
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not a question about share groups: {error}") from error
+            raise Corrupt(f"invalid share group request: {error}") from error
         return [_encode(await self._here(asked))]
 
     async def _here(self, asked: Read | Write) -> ShareState | None:
@@ -104,7 +104,7 @@ class ShareStatePersister:
         return None
 
     async def _asked(self, asked: Read | Write) -> ShareState | None:
-        """Ask the coordinator, and whoever it is then as long as it moves."""
+        """Send a request to the coordinator; retries while the coordinator moves."""
         return await retry_refused(
             lambda: self._answer(asked), lambda error: error.code in _AGAIN, timeout_s=WAIT_MAX_S
         )
@@ -115,7 +115,9 @@ class ShareStatePersister:
             return await self._here(asked)
         if node == NO_NODE:
             raise Unavailable(
-                ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it", subject=asked.group_id
+                ErrorCode.COORDINATOR_UNAVAILABLE,
+                "the group has no coordinator",
+                subject=asked.group_id,
             )
         answer = await self._peers.ask(
             node, PeerService.SHARES, [_encode(asked)], timeout_s=ASK_TIMEOUT_S

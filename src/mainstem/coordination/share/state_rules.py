@@ -1,8 +1,8 @@
-"""Where a share group stands in its partitions: what may be stored about that, and by whom.
+"""Rules for storing the states of share partitions.
 
-Promises: a state that a former writer of a partition wants to store is refused, and so is one that
-was overtaken on its way here, and one from before an administrator let the group stand elsewhere.
-Decides; facts change the group.
+Guarantees: a state from a former writer of a partition is refused, and so is one that is older than
+the stored one, and one from before an administrator reset the offset. Decides; facts change the
+group.
 """
 
 from typing import Final
@@ -18,15 +18,15 @@ from mainstem.coordination.share.partition import SavedSharePartition
 from mainstem.model.errors import ErrorCode, Fenced
 from mainstem.model.ids import TopicId
 
-# Beyond all that a writer can have on its way when it begins anew.
+# More than the number of states that a writer can have in flight when it restarts.
 VERSION_STEP: Final = 1_000_000
 
 
 def taken_over(group: ShareGroup, place: SharePartitionKey, leader_epoch: int) -> list[ShareFact]:
-    """Decide who may store from now on: the writer of the partition that asks.
+    """Decide that the requesting writer may store states from now on.
 
     Raises:
-        Fenced: a newer writer has asked already.
+        Fenced: a newer writer has taken over.
     """
     state = group.states.get(place)
     _check_writer(state, leader_epoch)
@@ -38,30 +38,30 @@ def taken_over(group: ShareGroup, place: SharePartitionKey, leader_epoch: int) -
 
 
 def stored(group: ShareGroup, place: SharePartitionKey, state: ShareState) -> list[ShareFact]:
-    """Decide what the writer of the partition wants to be stored.
+    """Decide to store a state from the writer of the partition.
 
     Raises:
-        Fenced: it is not the writer any more, or the group was moved.
+        Fenced: it is no longer the writer, or the offset was reset.
     """
     known = group.states.get(place)
     _check_writer(known, state.leader_epoch)
     if known is not None and state.version < known.version:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
-            f"state {state.version} where {known.version} is stored",
+            f"state version {state.version} is older than the stored version {known.version}",
             subject=group.id,
         )
     if known is not None and known.state_epoch != state.state_epoch:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
-            f"state epoch {state.state_epoch} where {known.state_epoch} holds",
+            f"state epoch {state.state_epoch} is not the current state epoch {known.state_epoch}",
             subject=group.id,
         )
     return [ShareStateSaved(group.id, *place, state)]
 
 
 def moved(group: ShareGroup, place: SharePartitionKey, start: int) -> list[ShareFact]:
-    """Decide that a group stands elsewhere."""
+    """Decide to reset the start offset of a group in a partition."""
     known = group.states.get(place)
     if known is None:
         return [ShareStateSaved(group.id, *place, ShareState(SavedSharePartition(start)))]
@@ -72,7 +72,7 @@ def moved(group: ShareGroup, place: SharePartitionKey, start: int) -> list[Share
 
 
 def forgotten(group: ShareGroup, topic: TopicId) -> list[ShareFact]:
-    """Decide to forget where a group stands in a topic."""
+    """Decide to delete the states of a group in a topic."""
     return [ShareStateRemoved(group.id, *place) for place in group.states if place[0] == topic]
 
 
@@ -80,5 +80,5 @@ def _check_writer(state: ShareState | None, leader_epoch: int) -> None:
     if state is not None and leader_epoch < state.leader_epoch:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
-            f"epoch {leader_epoch} where {state.leader_epoch} has written",
+            f"leader epoch {leader_epoch} is older than the stored epoch {state.leader_epoch}",
         )

@@ -1,4 +1,4 @@
-"""From a decided outcome to a completed transaction: markers everywhere, then one more fact."""
+"""Completes decided transactions: writes their markers to all partitions, then stores the end."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ _PAUSE_S = 1.0
 
 
 class TransactionCompleter:
-    """The transactions whose markers are on their way.
+    """The transactions whose markers are being written.
 
     Args:
-        markers: how partitions learn of outcomes.
-        clock: the time.
-        run: lets work go on by itself until the coordinator stops.
+        markers: writes markers to partitions.
+        clock: source of time.
+        run: runs work in the background until the coordinator stops.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TransactionCompleter:
         self._work: dict[str, tuple[LiveTransactionShard, asyncio.Task[None]]] = {}
 
     def begin(self, live: LiveTransactionShard, transactional_id: str) -> None:
-        """An outcome is decided and stored: carry it to every partition."""
+        """Start to write the markers of a decided and stored outcome to every partition."""
         assert transactional_id not in self._finishing, "an outcome is decided once"
         self._finishing[transactional_id] = asyncio.get_running_loop().create_future()
         work = self._run(self._finish(live, transactional_id))
@@ -53,12 +53,12 @@ class TransactionCompleter:
         return finishing is not None and finishing.done()
 
     def stop(self) -> None:
-        """Send those away who wait; what is decided is finished after the next start."""
+        """Cancel waiting requests; decided transactions are completed after the next start."""
         for finishing in self._finishing.values():
             finishing.cancel()
 
     def given_up(self, live: LiveTransactionShard) -> None:
-        """A shard is another node's from now on, which finishes what is decided in it."""
+        """Stop work on a shard that moved to another node, which completes its transactions."""
         for transactional_id, (where, work) in list(self._work.items()):
             if where is live:
                 work.cancel()
@@ -66,10 +66,10 @@ class TransactionCompleter:
                 self._finishing.pop(transactional_id).cancel()
 
     async def _finish(self, live: LiveTransactionShard, transactional_id: str) -> None:
-        # An outcome that a power loss could take back must not be seen by anybody.
+        # An outcome that a power loss could revert must not become visible.
         await _retry_until_done(live.safe)
         decided = live.shard.get(transactional_id)
-        assert decided is not None, "a decided transaction is not forgotten"
+        assert decided is not None, "a decided transaction is not deleted"
         assert decided.state.is_prepared, "only this task completes it"
         await self._markers.write_all(
             decided.partitions,
@@ -87,12 +87,12 @@ class TransactionCompleter:
 
 
 async def _retry_until_done(act: Callable[[], Awaitable[None]]) -> None:
-    """Try until it succeeds: nothing else may happen to a decided transaction."""
+    """Retry until it succeeds: a decided transaction can only be completed."""
     while True:
         try:
             await act()
         except MainstemError as error:
-            _log.warning("a decided transaction has to wait: %s", error)
+            _log.warning("a decided transaction cannot be completed, will retry: %s", error)
             await asyncio.sleep(_PAUSE_S)
         else:
             return

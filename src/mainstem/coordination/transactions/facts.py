@@ -1,13 +1,13 @@
-"""The facts of transaction coordination and their bytes: those of Kafka's `__transaction_state`.
+"""The facts of transaction coordination and their encoding, that of Kafka's `__transaction_state`.
 
     fact                  key                   value
     TransactionSaved      0  transactional id   1  (0 is read, too)
     TransactionRemoved    0  transactional id   none
 
-Each record holds all there is to know of its id, so compaction keeps exactly what replay needs. One
-tagged field is ours: the last epoch, without which a repeated request after a restart would look
-like that of a fenced producer. Promises: every fact survives the round trip; keys and values of an
-unknown version decode to None, which ends the loading; damaged bytes are ``Corrupt``.
+Each record holds the whole state of its id, so compaction keeps exactly what replay needs. One
+tagged field is Mainstem's: the last epoch, without which a repeated request after a restart would
+look like that of a fenced producer. Guarantees: every fact survives the round trip; keys and values
+of an unknown version decode to None, which ends the loading; damaged bytes are ``Corrupt``.
 """
 
 import struct
@@ -43,18 +43,18 @@ _PREVIOUS_PRODUCER_ID = 0
 _NEXT_PRODUCER_ID = 1
 _CLIENT_VERSION = 2
 _NEXT_EPOCH = 3
-# Far from the numbers that Kafka gives out one after another.
+# Far from the tag numbers that Kafka assigns consecutively.
 _LAST_EPOCH = 10_001
 
 
 class TransactionSaved(Struct, frozen=True):
-    """This is how things stand with a transactional id."""
+    """The state of a transactional id."""
 
     transaction: Transaction
 
 
 class TransactionRemoved(Struct, frozen=True):
-    """A transactional id is forgotten."""
+    """A transactional id was deleted."""
 
     transactional_id: str
 
@@ -63,7 +63,7 @@ TransactionFact = TransactionSaved | TransactionRemoved
 
 
 def encode_transaction(fact: TransactionFact) -> tuple[bytes, bytes | None]:
-    """Key and value of the record that keeps ``fact``."""
+    """Encode ``fact`` as key and value of a record."""
     match fact:
         case TransactionSaved(transaction):
             return _key(transaction.id), _value(transaction)
@@ -72,10 +72,10 @@ def encode_transaction(fact: TransactionFact) -> tuple[bytes, bytes | None]:
 
 
 def decode_transaction(key: bytes | None, value: bytes | None) -> TransactionFact | None:
-    """The fact in a record, or None for a version that is not known here.
+    """Decode a record; None for an unknown version.
 
     Raises:
-        Corrupt: the bytes do not have the shape their version says.
+        Corrupt: the bytes do not have the format of their version.
     """
     if key is None:
         return None
@@ -183,28 +183,28 @@ def _decoded(transactional_id: str, value: bytes) -> TransactionFact | None:
 
 
 class TransactionCodec:
-    """The facts of transactions as records of `__transaction_state`; none of them ever waits."""
+    """The facts of transactions as records of `__transaction_state`; none is transactional."""
 
     version_bytes = SHORT.size
     versions = f"{_KEY} with values of {_VALUES[0]} to {_VALUES[-1]}"
 
     def encode(self, fact: TransactionFact) -> tuple[bytes, bytes | None]:
-        """Key and value of the record that keeps ``fact``."""
+        """Encode ``fact`` as key and value of a record."""
         return encode_transaction(fact)
 
     def decode(self, key: bytes | None, value: bytes | None) -> TransactionFact | None:
-        """The fact in a record, or None for a version that is not known."""
+        """Decode a record; None for an unknown version."""
         return decode_transaction(key, value)
 
     def producer_of(self, _fact: TransactionFact) -> ProducerIdentity | None:
-        """Nobody's transaction decides about these."""
+        """None: these facts do not depend on a transaction."""
         return None
 
     def pending(self, _fact: TransactionFact, _producer: ProducerIdentity) -> None:
-        """Nothing is taken from transactional batches: Mainstem writes none here."""
+        """None: this topic contains no transactional batches."""
 
     def ended(self, _producer: ProducerIdentity, *, commit: bool) -> None:
-        """Nothing waits for a marker here."""
+        """None: no fact of this topic waits for a marker."""
 
 
 TRANSACTION_CODEC: FactCodec[TransactionFact] = TransactionCodec()

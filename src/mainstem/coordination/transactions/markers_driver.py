@@ -1,8 +1,8 @@
-"""Telling every partition of a transaction how it ended, for as long as that takes.
+"""Writes the markers of a transaction to all its partitions, with retries.
 
-A marker is written, and waited for until it is safe. What cannot be written now is tried again;
-partitions of topics that are gone need none. Markers may be written twice after a crash, which
-changes nothing: the transaction of that producer has ended by then.
+A marker is written, then its commit is awaited. Failed writes are retried; partitions of deleted
+topics need no marker. Markers may be written twice after a crash, which changes nothing: the
+transaction of that producer has ended by then.
 """
 
 import asyncio
@@ -28,26 +28,26 @@ class TransactionalStream(Protocol):
     """A stream that transactions write to."""
 
     def write_marker(self, producer_id: int, epoch: int, marker: TransactionMarker) -> int:
-        """End a producer's transaction here; the offset after the marker."""
+        """Write a producer's transaction marker; returns the offset after it."""
         ...
 
     def when_committed(self, until: int, settled: Callable[[MainstemError | None], None]) -> bool:
-        """Whether all before ``until`` is committed; if not, ``settled`` is called once it is."""
+        """Whether the records before ``until`` are committed; else ``settled`` is called later."""
         ...
 
 
 class PendingOffsetStore(Protocol):
-    """Positions of groups that wait for transactions."""
+    """Committed offsets of groups that are pending in transactions."""
 
     async def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: TransactionMarker
     ) -> None:
-        """A transaction that positions of this partition wait for has ended."""
+        """End a transaction that has pending offsets in this partition."""
         ...
 
 
 class Markers:
-    """Writes markers to streams and to the positions of groups."""
+    """Writes markers to streams, and through the group coordinator to the offsets topic."""
 
     def __init__(
         self, open_stream: Callable[[str, int], TransactionalStream], positions: PendingOffsetStore
@@ -58,10 +58,10 @@ class Markers:
     async def write(
         self, partition: Partition, producer: ProducerIdentity, marker: TransactionMarker
     ) -> None:
-        """End a transaction in one partition; returns once that is safe."""
+        """End a transaction in one partition; returns once the marker is committed."""
         topic, number = partition
         if topic == OFFSETS_TOPIC:
-            # Whoever keeps the positions must learn of the outcome, not only its stream.
+            # The group coordinator has to apply the outcome, not only the stream.
             await self._positions.end_transaction(number, producer, marker)
             return
         stream = self._open_stream(topic, number)
@@ -81,7 +81,7 @@ class Markers:
     async def write_all(
         self, partitions: Iterable[Partition], producer: ProducerIdentity, marker: TransactionMarker
     ) -> None:
-        """End a transaction in all its partitions; returns once all of that is safe."""
+        """End a transaction in all its partitions; returns once all markers are committed."""
         left = sorted(partitions)
         pause_s = _PAUSE_MIN_S
         while left:
@@ -97,7 +97,7 @@ class Markers:
     async def _write_some(
         self, partitions: Sequence[Partition], producer: ProducerIdentity, marker: TransactionMarker
     ) -> list[Partition]:
-        """Try each of them once; those that have to be tried again."""
+        """Write each marker once; returns the partitions to retry."""
         results = await asyncio.gather(
             *(self.write(partition, producer, marker) for partition in partitions),
             return_exceptions=True,
@@ -109,12 +109,16 @@ class Markers:
             if not isinstance(result, MainstemError):
                 raise result
             if result.code is ErrorCode.FENCED_PRODUCER:
-                # A newer epoch wrote there, which it could only after this transaction had ended.
-                _log.error("%s-%d has been marked by a newer producer: %s", *partition, result)
+                # A newer epoch has written, which is possible only after this transaction ended.
+                _log.error(
+                    "the marker for %s-%d was fenced by a newer producer epoch: %s",
+                    *partition,
+                    result,
+                )
             elif result.code is ErrorCode.FENCED_COORDINATOR:
-                # Another node coordinates the transaction now, and marks the partition itself.
-                _log.warning("%s-%d was marked by a newer coordinator: %s", *partition, result)
+                # Another node coordinates the transaction now, and writes the marker itself.
+                _log.warning("the marker for %s-%d was fenced: %s", *partition, result)
             elif result.code not in _GONE:
-                _log.warning("%s-%d cannot be marked now: %s", *partition, result)
+                _log.warning("the marker for %s-%d failed, will retry: %s", *partition, result)
                 failed.append(partition)
         return failed

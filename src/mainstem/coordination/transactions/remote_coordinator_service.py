@@ -1,12 +1,12 @@
-"""Transactions that concern several nodes: markers and questions on their way between them.
+"""Transactions that span several nodes: markers and verification requests between them.
 
     writer of a partition                        coordinator of the transaction
-    guard set ─ Add(partitions) ───────────────▶ in the transaction, safely
+    guard set ─ Add(partitions) ───────────────▶ in the transaction, committed
     guard still whole? write ◀───────────────────
-    guard broken, marker written ◀── Mark(outcome) ── decided and safe
+    guard broken, marker written ◀── Mark(outcome) ── decided and committed
 
 A transaction may end between the coordinator's answer and the write that it allows. The marker
-breaks the guard then, and the write is refused: no record ever follows the marker of its own
+then breaks the guard, and the write is refused: no record ever follows the marker of its own
 transaction.
 """
 
@@ -51,7 +51,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Add(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Add partitions to a transaction, or look whether they are in it."""
+    """Add partitions to a transaction, or verify that they are in it."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -65,7 +65,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PartitionVerification:
-    """What is being verified; ``is_whole`` until a marker comes for it."""
+    """A verification in progress; ``is_whole`` until a marker for it arrives."""
 
     def __init__(self, partitions: Sequence[Partition], producer_id: int) -> None:
         self.partitions = frozenset(partitions)
@@ -74,7 +74,7 @@ class PartitionVerification:
 
 
 class PendingVerifications:
-    """The verifications that are under way on this node."""
+    """The verifications in progress on this node."""
 
     def __init__(self) -> None:
         self._held: set[PartitionVerification] = set()
@@ -83,7 +83,7 @@ class PendingVerifications:
     def held(
         self, partitions: Sequence[Partition], producer_id: int
     ) -> Iterator[PartitionVerification]:
-        """A guard for as long as the block runs."""
+        """Hold a guard while the block runs."""
         guard = PartitionVerification(partitions, producer_id)
         self._held.add(guard)
         try:
@@ -92,21 +92,21 @@ class PendingVerifications:
             self._held.discard(guard)
 
     def marked(self, partition: Partition, producer_id: int) -> None:
-        """A transaction ends here now."""
+        """Break the guards of a transaction that ends in a partition."""
         for guard in self._held:
             if guard.producer_id == producer_id and partition in guard.partitions:
                 guard.is_whole = False
 
 
 class ClusterMarkers(Markers):
-    """Markers that go to whichever node writes a partition.
+    """Writes markers to the node that writes a partition.
 
     Args:
-        open_stream: the streams that this node writes.
-        positions: the positions of groups that this node coordinates.
+        open_stream: returns a stream that this node writes.
+        positions: the offsets of groups that this node coordinates.
         node: this node.
-        peers: how others are asked.
-        writer_of: who writes a partition; refuses where there is none.
+        peers: sends requests to other nodes.
+        writer_of: returns the writer of a partition; raises for an unknown partition.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class ClusterMarkers(Markers):
     async def write(
         self, partition: Partition, producer: ProducerIdentity, marker: TransactionMarker
     ) -> None:
-        """End a transaction in one partition; returns once that is safe."""
+        """End a transaction in one partition; returns once the marker is committed."""
         writer = self._writer_of(*partition)
         if writer == self._node:
             await self.write_here(partition, producer, marker)
             return
         if writer == NO_NODE:
             raise Unavailable(
-                ErrorCode.WRITER_UNAVAILABLE, "nobody writes it now", subject=str(partition)
+                ErrorCode.WRITER_UNAVAILABLE, "the partition has no writer", subject=str(partition)
             )
         question = _encode(Mark(partition, producer, marker))
         await self._peers.ask(writer, PeerService.MARKERS, [question], timeout_s=ASK_TIMEOUT_S)
@@ -160,18 +160,18 @@ class LocalTransactions(Protocol):
         verify_only: bool,
         forward: bool,
     ) -> Sequence[ErrorCode | None]:
-        """Add partitions to the ongoing transaction, or only look whether they are in it."""
+        """Add partitions to the ongoing transaction, or only verify that they are in it."""
         ...
 
 
 class RemoteCoordinator:
-    """The coordinators of other nodes, and this node's answers to theirs.
+    """Sends requests to coordinators on other nodes, and serves theirs.
 
     Args:
         node: this node.
-        peers: how others are asked.
-        markers: how partitions learn of outcomes.
-        coordinator_of: who coordinates a transactional id; ``NO_NODE``: nobody now.
+        peers: sends requests to other nodes.
+        markers: writes markers to partitions.
+        coordinator_of: returns the coordinator of a transactional id; ``NO_NODE`` if none.
         local: the transactions that this node coordinates.
     """
 
@@ -194,10 +194,10 @@ class RemoteCoordinator:
         return self._coordinator_of(transactional_id) == self._node
 
     async def add(self, asked: Add) -> Sequence[ErrorCode | None]:
-        """What the coordinator answers; it holds until the caller waits for something else.
+        """The coordinator's answer; it is valid until the caller awaits something else.
 
         Raises:
-            MainstemError: no coordinator was found in time, or what it refused.
+            MainstemError: no coordinator was found in time, or the coordinator's error.
         """
         with self._markers.guards.held(asked.partitions, asked.producer.producer_id) as guard:
             try:
@@ -207,7 +207,7 @@ class RemoteCoordinator:
                     timeout_s=WAIT_MAX_S,
                 )
             except MainstemError as error:
-                # Which coordinator it is that cannot be had is of no use to the client.
+                # The client cannot use the reason why the coordinator is unavailable.
                 raise as_coordinator_error(error) from error
             ended = [ErrorCode.INVALID_TXN_STATE] * len(answers)
             return answers if guard.is_whole else ended
@@ -224,7 +224,7 @@ class RemoteCoordinator:
         try:
             return [None if c is None else ErrorCode[c] for c in _codes.decode(answer)]
         except (*DECODE_ERRORS, KeyError) as error:
-            raise Corrupt(f"not an answer of a coordinator: {error}") from error
+            raise Corrupt(f"invalid answer of a coordinator: {error}") from error
 
     async def _add_here(self, asked: Add) -> Sequence[ErrorCode | None]:
         return await self._local.add_partitions(
@@ -236,11 +236,11 @@ class RemoteCoordinator:
         )
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node asks (the handler of ``PeerService.MARKERS``)."""
+        """Answer a request of another node (the handler of ``PeerService.MARKERS``)."""
         try:
             asked = _asked.decode(body)
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not a question about transactions: {error}") from error
+            raise Corrupt(f"invalid transaction request: {error}") from error
         if isinstance(asked, Mark):
             await self._markers.write_here(asked.partition, asked.producer, asked.marker)
             return ()

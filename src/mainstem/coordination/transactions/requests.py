@@ -1,6 +1,6 @@
-"""What is asked of a transaction coordinator and what it answers: plain values, no behaviour.
+"""Requests to a transaction coordinator and its answers: plain values, no behaviour.
 
-Refusals are ``MainstemError``s. Where one request concerns many partitions, the answer lists an
+Errors are ``MainstemError``s. Where one request concerns many partitions, the answer lists an
 ``ErrorCode`` or None for each of them, in the order of the request.
 """
 
@@ -15,10 +15,10 @@ FIRST_VERSION_WITH_BUMP = 2
 
 
 class InitRequest(Struct, frozen=True, kw_only=True):
-    """A producer wants to begin, or to begin again after an error (``expected`` is its identity).
+    """InitProducerId: a producer starts, or recovers from an error (``expected`` is its identity).
 
-    ``two_phase`` transactions wait for an outside coordinator and are not aborted by time;
-    ``keep_prepared`` keeps the one that an earlier incarnation left behind (KIP-939).
+    ``two_phase`` transactions wait for an external coordinator and do not time out;
+    ``keep_prepared`` keeps the one that an earlier incarnation left prepared (KIP-939).
     """
 
     transactional_id: str
@@ -29,14 +29,14 @@ class InitRequest(Struct, frozen=True, kw_only=True):
 
 
 class InitAnswer(Struct, frozen=True):
-    """The identity to write with; ``ongoing`` wrote the transaction that was kept, if one was."""
+    """The identity to write with; ``ongoing`` is the identity of a kept transaction, if any."""
 
     producer: ProducerIdentity
     ongoing: ProducerIdentity = NOBODY
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
-    """A producer commits or aborts; ``client_version`` is the transaction version it speaks."""
+    """EndTxn: commit or abort; ``client_version`` is the transaction version of the client."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -45,9 +45,9 @@ class EndRequest(Struct, frozen=True, kw_only=True):
 
 
 class TransactionFilter(Struct, frozen=True, kw_only=True):
-    """Which transactions to list; an empty filter lets everything through.
+    """Which transactions to list; an empty filter matches all.
 
-    ``duration_ms`` keeps those that have been going on for longer; ``pattern`` is a regular
+    ``duration_ms`` selects those that have been open for longer; ``pattern`` is a regular
     expression that the whole id has to match.
     """
 
@@ -58,7 +58,7 @@ class TransactionFilter(Struct, frozen=True, kw_only=True):
 
 
 class ListedTransaction(Struct, frozen=True):
-    """One line of a list of transactions."""
+    """Entry of a list of transactions."""
 
     transactional_id: str
     producer_id: int
@@ -66,7 +66,7 @@ class ListedTransaction(Struct, frozen=True):
 
 
 class DescribedTransaction(Struct, frozen=True):
-    """Everything an administrator may want to know about a transactional id."""
+    """Description of a transactional id."""
 
     transactional_id: str
     state: str

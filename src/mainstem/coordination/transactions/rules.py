@@ -1,4 +1,4 @@
-"""Who may do what with a transactional id: the checks of the coordinator, and its refusals."""
+"""Checks of requests for a transactional id, and the coordinator's errors."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def timeout_of(request: InitRequest, settings: TransactionSettings) -> int:
         if not settings.two_phase_enabled:
             raise InvalidRequest(
                 ErrorCode.TRANSACTIONAL_ID_NOT_AUTHORIZED,
-                "two-phase transactions are switched off",
+                "two-phase transactions are disabled",
                 subject=request.transactional_id,
                 remedy="set transactions.two_phase_enabled",
             )
@@ -28,42 +28,41 @@ def timeout_of(request: InitRequest, settings: TransactionSettings) -> int:
     if not 0 < request.timeout_ms <= settings.timeout_max_ms:
         raise InvalidRequest(
             ErrorCode.INVALID_TXN_TIMEOUT,
-            f"a time-out of {request.timeout_ms} ms where 1 to {settings.timeout_max_ms} are "
-            "allowed",
+            f"transaction timeout {request.timeout_ms} ms is not between 1 and "
+            f"{settings.timeout_max_ms} ms",
             subject=request.transactional_id,
         )
     return request.timeout_ms
 
 
 def need(transactions: Mapping[str, Transaction], transactional_id: str) -> Transaction:
-    """The transaction, or the refusal that makes a client begin anew."""
+    """The transaction; raises an error that makes a client start again if the id is unknown."""
     known = transactions.get(transactional_id)
     if known is None:
         raise InvalidRequest(
             ErrorCode.INVALID_PRODUCER_MAPPING,
-            "no producer has this transactional id",
+            "unknown transactional id",
             subject=transactional_id,
         )
     return known
 
 
 def check_expected(known: Transaction, expected: ProducerIdentity) -> None:
-    """A producer that comes back after an error must not have been replaced meanwhile."""
+    """Refuse a producer that recovers from an error if it was replaced meanwhile."""
     if expected in (NOBODY, known.client):
         return
-    # The answer that told it of its new identity got lost, unless that identity has been used.
+    # The answer with its new identity got lost, unless that identity has been used.
     if expected == known.before and known.state is not TransactionState.ONGOING:
         return
     raise _fenced(known, expected)
 
 
 def check_producer(known: Transaction, producer: ProducerIdentity) -> None:
-    """The one who calls must be the one who was given the id last."""
+    """Refuse a producer that is not the current owner of the transactional id."""
     if producer.producer_id != known.client.producer_id:
         raise InvalidRequest(
             ErrorCode.INVALID_PRODUCER_MAPPING,
-            f"producer {producer.producer_id} does not have this id, {known.client.producer_id} "
-            "does",
+            f"the producer id is {known.client.producer_id}, not {producer.producer_id}",
             subject=known.id,
         )
     if producer.epoch != known.client.epoch:
@@ -71,13 +70,13 @@ def check_producer(known: Transaction, producer: ProducerIdentity) -> None:
 
 
 def is_repeated_end(known: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether the producer shows the identity that a transaction which it ended had taken away."""
+    """Whether the producer repeats the end of a transaction after which its identity changed."""
     idle = (TransactionState.EMPTY, TransactionState.ONGOING)
     return producer == known.before and known.state not in idle
 
 
 def concurrent(known: Transaction) -> Unavailable:
-    """The refusal that makes a client come again a moment later."""
+    """The error that makes a client retry after a short time."""
     return Unavailable(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         f"markers are being written, state {known.state.label}",
@@ -86,7 +85,7 @@ def concurrent(known: Transaction) -> Unavailable:
 
 
 def wrong_state(known: Transaction, what: str) -> InvalidRequest:
-    """The refusal of something that cannot be done from where the transaction stands."""
+    """The error for an operation that the state of the transaction does not allow."""
     return InvalidRequest(
         ErrorCode.INVALID_TXN_STATE,
         f"a transaction in state {known.state.label} cannot {what}",
@@ -97,7 +96,7 @@ def wrong_state(known: Transaction, what: str) -> InvalidRequest:
 def _fenced(known: Transaction, producer: ProducerIdentity) -> Fenced:
     return Fenced(
         ErrorCode.FENCED_PRODUCER,
-        f"producer {producer.producer_id} epoch {producer.epoch}, the present one is "
+        f"producer {producer.producer_id} epoch {producer.epoch}, the current one is "
         f"{known.client.producer_id} epoch {known.client.epoch}",
         subject=known.id,
     )

@@ -1,13 +1,12 @@
-"""Transactions as other packages use them: every verb, on top of the shards.
+"""Transaction coordinator as other packages use it: every request, on top of the shards.
 
-    end ─▶ Prepare… stored and safe ─▶ markers to every partition, until all are safe ─▶ answer
+    end ─▶ Prepare… committed ─▶ markers to every partition, until all are committed ─▶ answer
                                                           └─▶ Complete… stored
 
-Whoever is told that a transaction has ended finds its records: the answer waits for the markers,
-though not for ever. A request that meets a transaction whose markers are on their way waits for
-them for a moment too, so that clients are seldom told to come again. After a restart everything
-that was decided is finished by sending the markers once more. Refusals are raised as
-``MainstemError``s.
+The answer to a client waits for the markers, with a timeout, so that the records of an ended
+transaction are visible. A request that finds markers still being written waits for them, with the
+same timeout, so that clients seldom have to retry. After a restart decided transactions are
+completed by writing the markers again. Refusals are raised as ``MainstemError``s.
 """
 
 import asyncio
@@ -48,16 +47,16 @@ Decide = Callable[
 
 
 class GroupOffsetStore(PendingOffsetStore, Protocol):
-    """The positions of groups, which transactions may move."""
+    """Committed offsets of groups, which transactions may change."""
 
     async def prepare_offset_commit(self, group_id: str) -> int:
-        """Make sure that a group can keep positions; the partition it is kept in."""
+        """Ensure that the group's shard is available; returns its partition."""
         ...
 
     async def commit_in_transaction(
         self, request: CommitRequest, producer: ProducerIdentity, check: Callable[[], None]
     ) -> list[CommitResult]:
-        """Keep positions that count once a transaction commits."""
+        """Store offsets that take effect once a transaction commits."""
         ...
 
 
@@ -65,12 +64,12 @@ class TransactionCoordinator:
     """The coordinator of the transactions on this node.
 
     Args:
-        settings: time-outs and bounds.
-        topic: where the facts are kept.
-        clock: the time.
-        new_producer_id: producer ids that nobody was given before.
-        markers: how partitions learn of outcomes.
-        positions: the positions of groups.
+        settings: timeouts and limits.
+        topic: the internal topic in which facts are stored.
+        clock: source of time.
+        new_producer_id: returns unused producer ids.
+        markers: writes markers to partitions.
+        positions: the committed offsets of groups.
     """
 
     def __init__(
@@ -83,9 +82,7 @@ class TransactionCoordinator:
         markers: Markers,
         positions: GroupOffsetStore,
     ) -> None:
-        self.remote: RemoteCoordinator | None = (
-            None  # the coordinators of other nodes, if there are any
-        )
+        self.remote: RemoteCoordinator | None = None  # the coordinators of other nodes, if any
         self._settings = settings
         self._clock = clock
         self._new_producer_id = new_producer_id
@@ -96,12 +93,12 @@ class TransactionCoordinator:
         self._finisher = TransactionCompleter(markers, clock, self._shards.run)
 
     def start(self) -> None:
-        """Begin to load what is stored; call it in the running loop, once topics are known."""
+        """Start loading the shards; call it in the running loop, once topics are known."""
         self._shards.start(self._loaded, self._finisher.given_up)
         self._shards.run(self._watch_timeouts())
 
     def stop(self) -> None:
-        """Refuse everything from now on; what is decided is finished after the next start."""
+        """Refuse all further requests; decided transactions are completed after the next start."""
         self._shards.stop()
         self._finisher.stop()
 
@@ -110,17 +107,17 @@ class TransactionCoordinator:
         return self._shards.is_loaded()
 
     def coordinator_partition(self, transactional_id: str) -> int:
-        """The partition of the internal topic that a transactional id is kept in."""
+        """The partition of the internal topic in which a transactional id is stored."""
         return self._shards.partition_of(transactional_id)
 
     async def init(self, request: InitRequest) -> InitAnswer:
-        """Give a producer its identity; whoever had the id before is fenced, its work aborted."""
+        """Handle InitProducerId; fences the previous producer and aborts its open transaction."""
         _check_id(request.transactional_id)
         await self._shards.find_to_write(request.transactional_id)
         decision = await self._carry_out(
             request.transactional_id, lambda shard, spare, now: shard.init(request, spare, now)
         )
-        assert decision.answer is not None, "every settled beginning has an answer"
+        assert decision.answer is not None, "a decided init has an answer"
         return decision.answer
 
     async def add_partitions(
@@ -133,11 +130,11 @@ class TransactionCoordinator:
         verify_only: bool,
         forward: bool = True,
     ) -> Sequence[ErrorCode | None]:
-        """Add partitions to the ongoing transaction, or only look whether they are in it.
+        """Add partitions to the ongoing transaction, or only verify that they are in it.
 
-        With ``forward`` another node is asked if that coordinates the transaction. What is
-        answered holds when the answer is taken up: a caller that writes at once, without waiting
-        for anything else, writes before the transaction can end.
+        With ``forward`` the request is sent to the coordinator if that is another node. The answer
+        is valid when it is returned: a caller that writes at once, without awaiting anything else,
+        writes before the transaction can end.
         """
         _check_id(transactional_id)
         producer = ProducerIdentity(producer_id, epoch)
@@ -158,7 +155,7 @@ class TransactionCoordinator:
     async def add_offsets(
         self, transactional_id: str, producer_id: int, epoch: int, group_id: str
     ) -> None:
-        """Let positions of a group be committed within the transaction."""
+        """Add the offsets of a group to the transaction."""
         partition = (OFFSETS_TOPIC, await self._positions.prepare_offset_commit(group_id))
         await self.add_partitions(
             transactional_id, producer_id, epoch, [partition], verify_only=False
@@ -172,9 +169,9 @@ class TransactionCoordinator:
         *,
         verify_only: bool,
     ) -> list[CommitResult]:
-        """Keep positions that count once the transaction commits; the outcome for each.
+        """Store offsets that take effect once the transaction commits; the outcome for each.
 
-        Without ``verify_only`` the group is added to the transaction on the way.
+        Without ``verify_only`` the group is added to the transaction as well.
         """
         place = (OFFSETS_TOPIC, await self._positions.prepare_offset_commit(request.group_id))
         here = self.remote is None or self.remote.is_here(transactional_id)
@@ -183,7 +180,7 @@ class TransactionCoordinator:
         )
 
         def check() -> None:
-            if not here:  # asked right before the positions are stored, with nothing in between
+            if not here:  # already verified by the remote coordinator
                 return
             [refused] = self._find(transactional_id).shard.holds(
                 transactional_id, producer, [place]
@@ -201,10 +198,10 @@ class TransactionCoordinator:
         return await self._positions.commit_in_transaction(request, producer, check)
 
     async def end(self, request: EndRequest) -> ProducerIdentity:
-        """Decide the outcome of a transaction; what its producer has to show from now on.
+        """Decide the outcome of a transaction; returns the identity its producer uses from now on.
 
-        Readers see the outcome when this returns, unless a partition takes no marker for so long
-        that the caller is better told at once: the outcome is certain already.
+        Readers see the outcome when this returns, unless a marker could not be written within the
+        timeout: the outcome is final already.
         """
         _check_id(request.transactional_id)
         decision = await self._carry_out(
@@ -216,7 +213,7 @@ class TransactionCoordinator:
     async def abort_hanging(
         self, partition: Partition, producer: ProducerIdentity, coordinator_epoch: int
     ) -> None:
-        """End a transaction in one partition that its coordinator knows nothing about."""
+        """Abort a hanging transaction in one partition, which its coordinator does not know."""
         if any(
             partition in known.partitions and known.producer_id == producer.producer_id
             for live in self._shards.all()
@@ -231,7 +228,7 @@ class TransactionCoordinator:
         await self._markers.write(partition, producer, marker)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """One transactional id in full."""
+        """Describe a transactional id."""
         _check_id(transactional_id)
         live = self._shards.find(transactional_id)
         if live is None:
@@ -240,12 +237,12 @@ class TransactionCoordinator:
         return live.shard.describe(transactional_id)
 
     def list(self, wanted: TransactionFilter) -> Sequence[ListedTransaction]:
-        """The transactions that a filter lets through."""
+        """The transactions that match a filter."""
         now_ms = self._clock.wall_ms()
         return [line for live in self._shards.all() for line in live.shard.list(wanted, now_ms)]
 
     async def _carry_out(self, transactional_id: str, decide: Decide) -> TransactionDecision:
-        """Decide, store, wait until it is safe; markers that are on their way come first."""
+        """Decide, store and wait for the commit, after markers that are still being written."""
         give_up = self._clock.monotonic() + self._settings.patience_ms / 1000
         while True:
             spare_id = await self._spare()
@@ -262,7 +259,7 @@ class TransactionCoordinator:
                 raise rules.concurrent(decision.transaction)
 
     def _store(self, live: LiveTransactionShard, decision: TransactionDecision) -> None:
-        """Store what was decided; a decided outcome is then carried to every partition."""
+        """Store a decision; if it is an outcome, start to write its markers."""
         if decision.uses_spare:
             self._spare_id = None
         try:
@@ -273,7 +270,7 @@ class TransactionCoordinator:
             self._finisher.begin(live, decision.transaction.id)
 
     def _loaded(self, live: LiveTransactionShard) -> None:
-        """A shard begins to serve: what was decided before is finished."""
+        """Start to serve a loaded shard: complete its decided transactions."""
         self._shards.sweep(live)
         for transactional_id in live.shard.prepared():
             self._finisher.begin(live, transactional_id)
@@ -298,12 +295,16 @@ class TransactionCoordinator:
             spare_id = await self._spare()
             if live.shard.is_overdue(transactional_id, now_ms):
                 self._store(live, live.shard.time_out(transactional_id, spare_id, now_ms))
-                _log.info("transaction %s was open for too long and is aborted", transactional_id)
+                _log.info("transaction %s timed out and is aborted", transactional_id)
         except MainstemError as error:
-            _log.warning("transaction %s cannot be aborted now: %s", transactional_id, error)
+            _log.warning(
+                "transaction %s timed out but could not be aborted, will retry: %s",
+                transactional_id,
+                error,
+            )
 
     async def _spare(self) -> int:
-        """A producer id that nobody has; the same one until a decision uses it."""
+        """An unused producer id; the same one until a decision uses it."""
         while self._spare_id is None:
             fresh, _ = await self._new_producer_id()
             self._spare_id = fresh if self._spare_id is None else self._spare_id
@@ -321,6 +322,6 @@ def _check_id(transactional_id: str) -> None:
     if not 0 < len(transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            f"a transactional id has 1 to {TRANSACTIONAL_ID_LENGTH_MAX} characters, not "
+            f"a transactional id must have 1 to {TRANSACTIONAL_ID_LENGTH_MAX} characters, not "
             f"{len(transactional_id)}",
         )

@@ -6,19 +6,19 @@ _MINUTE_MS = 60_000
 
 
 class TransactionSettings(Struct, frozen=True, kw_only=True):
-    """Each field says when to change it.
+    """Each field description states when to change it.
 
     Attributes:
         timeout_max_ms: raise it for transactions that last more than a quarter of an hour.
-        two_phase_enabled: switch it off where no outside coordinator ends transactions, which are
-            then never aborted by time.
-        id_expiration_ms: how long an unused transactional id is remembered; at least the longest
-            pause of a producer that relies on being fenced.
-        expiration_check_ms: how often unused ids are looked for.
-        timeout_check_ms: how late a time-out may be noticed.
-        patience_ms: how long a request waits for markers that are on their way before it is told
-            to come again.
-        state_partitions: streams that share the transactional ids; fixed once the topic exists.
+        two_phase_enabled: disable it where no external coordinator ends transactions: two-phase
+            transactions do not time out.
+        id_expiration_ms: how long an unused transactional id is kept; at least the longest pause
+            of a producer that relies on being fenced.
+        expiration_check_ms: interval between checks for unused ids.
+        timeout_check_ms: interval between checks for timed-out transactions.
+        patience_ms: how long a request waits for markers that are being written before the client
+            has to retry.
+        state_partitions: partitions of the internal topic; fixed once the topic exists.
     """
 
     timeout_max_ms: int = 15 * _MINUTE_MS

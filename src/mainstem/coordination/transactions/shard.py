@@ -1,12 +1,12 @@
-"""Shard: the transactional ids whose names fall on one internal stream.
+"""Shard: the transactional ids of one internal stream.
 
-Every verb looks at one id and returns what shall be stored and what to answer; nothing changes
-until the fact is replayed. A *spare* producer id is handed in with requests that may need a new
-one; the decision says whether it was used.
+Every method decides about one id and returns what to store and what to answer; nothing changes
+until the fact is replayed. A *spare* producer id is passed with requests that may need a new one;
+the decision states whether it was used.
 
-Promises: a decided outcome is never changed; no partition joins a transaction whose outcome is
+Guarantees: a decided outcome never changes; no partition is added to a transaction whose outcome is
 decided; identities of an id only grow (another producer id, or a larger epoch of the same one); a
-request that is repeated because its answer got lost is answered as before.
+request that is repeated because its answer got lost gets the same answer.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -50,10 +50,10 @@ State = TransactionState
 
 
 class TransactionDecision(Struct, frozen=True):
-    """How a transaction stands afterwards, which is stored if ``is_change``.
+    """State of a transaction after a request, which is stored if ``is_change``.
 
-    ``uses_spare`` says that the spare producer id is in it. ``is_concurrent`` asks the caller to
-    come again once the markers that are on their way are written.
+    ``uses_spare``: it contains the spare producer id. ``is_concurrent``: the caller has to retry
+    once the markers that are being written are complete.
     """
 
     transaction: Transaction
@@ -64,7 +64,7 @@ class TransactionDecision(Struct, frozen=True):
 
 
 class TransactionShard:
-    """The transactions of one shard. ``replay`` is all that changes them."""
+    """The transactions of one shard. Only ``replay`` changes them."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -79,11 +79,11 @@ class TransactionShard:
         return len(self._transactions)
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """The transaction of that id, if the id is known."""
+        """The transaction of that id, or None."""
         return self._transactions.get(transactional_id)
 
     def init(self, request: InitRequest, spare_id: int, now_ms: int) -> TransactionDecision:
-        """Decide which identity a producer gets; it fences whoever had the id before."""
+        """Decide which identity a producer gets; it fences the previous producer of the id."""
         timeout_ms = rules.timeout_of(request, self._settings)
         known = self._transactions.get(request.transactional_id)
         if known is None:
@@ -102,8 +102,8 @@ class TransactionShard:
         if known.state is State.ONGOING:
             if request.keep_prepared:
                 return _keep(known, request, timeout_ms, spare_id, now_ms)
-            # The client comes again once the transaction of its predecessor is aborted. One that
-            # recovers from an error is its own predecessor, and must be known when it comes.
+            # The client retries once the transaction of its predecessor is aborted. A producer that
+            # recovers from an error is its own predecessor: its retry must not be fenced.
             keep_epoch = request.expected == known.client
             fenced = _abort(known, spare_id, now_ms, keep_epoch=keep_epoch)
             return replace(fenced, is_concurrent=True)
@@ -116,13 +116,13 @@ class TransactionShard:
         partitions: Collection[Partition],
         now_ms: int,
     ) -> TransactionDecision:
-        """Decide to take partitions into the transaction; the first ones begin it."""
+        """Decide to add partitions to the transaction; the first ones start it."""
         known = rules.need(self._transactions, transactional_id)
         rules.check_producer(known, producer)
         if known.state.is_prepared:
             return TransactionDecision(known, is_change=False, is_concurrent=True)
         if known.is_kept:
-            raise rules.wrong_state(known, "take partitions: it is prepared")
+            raise rules.wrong_state(known, "add partitions: it is prepared")
         if known.state is State.ONGOING and known.partitions.issuperset(partitions):
             return TransactionDecision(known, is_change=False)
         begins = known.state is not State.ONGOING
@@ -145,7 +145,7 @@ class TransactionShard:
             raise rules.concurrent(known)
         if known.is_kept:
             # A record of the new incarnation would fence the marker, which has the older epoch.
-            raise rules.wrong_state(known, "take records: it is prepared")
+            raise rules.wrong_state(known, "accept records: it is prepared")
         return [
             None if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
@@ -168,28 +168,28 @@ class TransactionShard:
         if known.state.is_prepared:
             return TransactionDecision(known, is_change=False, is_concurrent=True)
         if not request.commit:
-            # The client could not know that nothing had arrived: the abort fences what is late.
+            # The client cannot know that nothing has arrived: the abort fences delayed requests.
             started = replace(known, start_ms=now_ms, partitions=frozenset())
             return _prepare(started, request, spare_id, now_ms)
         raise rules.wrong_state(known, "be committed" if request.commit else "be aborted")
 
     def overdue(self, now_ms: int) -> list[str]:
-        """The ids whose transaction has been open for too long."""
+        """The ids whose transaction has timed out."""
         return [each for each in self._ongoing if self.is_overdue(each, now_ms)]
 
     def is_overdue(self, transactional_id: str, now_ms: int) -> bool:
-        """Whether the transaction of an id has been open for too long."""
+        """Whether the transaction of an id has timed out."""
         known = self._transactions.get(transactional_id)
         deadline_ms = None if known is None else known.deadline_ms
         return deadline_ms is not None and deadline_ms <= now_ms
 
     def time_out(self, transactional_id: str, spare_id: int, now_ms: int) -> TransactionDecision:
-        """Decide to abort a transaction that has been open for too long; its producer may, too."""
+        """Decide to abort a transaction that has timed out; its producer may still abort it."""
         known = self._transactions[transactional_id]
         return _abort(known, spare_id, now_ms, keep_epoch=True)
 
     def complete(self, transactional_id: str, now_ms: int) -> TransactionDecision:
-        """All markers are written."""
+        """Decide to complete a transaction whose markers are all written."""
         known = self._transactions[transactional_id]
         assert known.state.is_prepared, "only a decided transaction can be completed"
         producer = known.client
@@ -207,7 +207,7 @@ class TransactionShard:
         return TransactionDecision(after)
 
     def expire(self, now_ms: int) -> list[TransactionFact]:
-        """Decide which ids have not been used for long enough."""
+        """Decide which unused ids have expired."""
         since_ms = now_ms - self._settings.id_expiration_ms
         return [
             TransactionRemoved(each.id)
@@ -216,11 +216,11 @@ class TransactionShard:
         ]
 
     def prepared(self) -> list[str]:
-        """The ids whose markers are on their way, or have to be sent again after a restart."""
+        """The ids whose markers are being written, or have to be written again after a restart."""
         return list(self._prepared)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """One id in full."""
+        """Describe a transactional id."""
         known = self._transactions.get(transactional_id)
         if known is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_TRANSACTION, subject=transactional_id)
@@ -234,7 +234,7 @@ class TransactionShard:
         )
 
     def list(self, wanted: TransactionFilter, now_ms: int) -> Sequence[ListedTransaction]:
-        """The transactions that a filter lets through."""
+        """The transactions that match a filter."""
         matches = None if wanted.pattern is None else compile_pattern(wanted.pattern)
         return [
             ListedTransaction(each.id, each.client.producer_id, each.state.label)
@@ -246,7 +246,7 @@ class TransactionShard:
         ]
 
     def replay(self, fact: TransactionFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         if isinstance(fact, TransactionRemoved):
             self._transactions.pop(fact.transactional_id, None)
             self._ongoing.pop(fact.transactional_id, None)
@@ -267,7 +267,7 @@ class TransactionShard:
 def _prepare(
     known: Transaction, request: EndRequest, spare_id: int, now_ms: int
 ) -> TransactionDecision:
-    """The outcome is decided. The epoch of the markers fences whatever is late."""
+    """Decide the outcome. The epoch of the markers fences delayed requests."""
     state = State.PREPARE_COMMIT if request.commit else State.PREPARE_ABORT
     decided = replace(known, state=state, update_ms=now_ms, client_version=request.client_version)
     if request.client_version < FIRST_VERSION_WITH_BUMP:
@@ -288,7 +288,7 @@ def _prepare(
 def _abort(
     known: Transaction, spare_id: int, now_ms: int, *, keep_epoch: bool
 ) -> TransactionDecision:
-    """Abort although the producer did not ask for it; ``keep_epoch`` lets it abort afterwards."""
+    """Abort without a request of the producer; ``keep_epoch`` lets it abort afterwards."""
     unasked = EndRequest(transactional_id=known.id, producer=known.client, commit=False)
     aborted = _prepare(known, unasked, spare_id, now_ms)
     if keep_epoch:
@@ -300,9 +300,9 @@ def _abort(
 def _begin(
     known: Transaction, expected: ProducerIdentity, timeout_ms: int, spare_id: int, now_ms: int
 ) -> TransactionDecision:
-    """A producer takes over an id whose last transaction has ended."""
+    """Decide the identity of a producer that takes over an id whose last transaction ended."""
     if expected not in (NOBODY, known.client):
-        # Its answer got lost: nobody else came since, or ``before`` would have been cleared.
+        # Its answer got lost: no other producer came since, or ``before`` would be cleared.
         assert expected == known.before, "others are refused before"
         again = replace(known, timeout_ms=timeout_ms, update_ms=now_ms)
         return TransactionDecision(_emptied(again), answer=InitAnswer(known.client))
@@ -335,13 +335,13 @@ def _emptied(known: Transaction) -> Transaction:
 def _keep(
     known: Transaction, request: InitRequest, timeout_ms: int, spare_id: int, now_ms: int
 ) -> TransactionDecision:
-    """A later incarnation takes over the transaction as it is and gets an identity of its own."""
+    """Let a later incarnation take over the prepared transaction with a new identity."""
     after = bumped(known.client, spare_id)
     kept = replace(
         known,
         next_producer_id=after.producer_id,
         next_epoch=after.epoch,
-        # What is prepared stays so, whatever the new incarnation says about itself.
+        # The transaction stays two-phase, whatever the new incarnation requests.
         timeout_ms=NO_TIMEOUT_MS if known.is_two_phase or request.two_phase else timeout_ms,
         update_ms=now_ms,
     )
@@ -350,7 +350,7 @@ def _keep(
 
 
 def _repeated_end(known: Transaction, request: EndRequest) -> TransactionDecision:
-    """The same request again is granted again; the opposite one comes too late."""
+    """Grant a repeated request again; refuse the opposite one."""
     was_commit = known.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
     if known.state is State.EMPTY or was_commit is not request.commit:
         raise rules.wrong_state(known, "be committed" if request.commit else "be aborted")
@@ -363,5 +363,5 @@ def _lasts_longer(known: Transaction, duration_ms: int, now_ms: int) -> bool:
 
 
 def facts_of(decision: TransactionDecision) -> list[TransactionFact]:
-    """What a decision stores."""
+    """The facts that a decision stores."""
     return [TransactionSaved(decision.transaction)] if decision.is_change else []

@@ -1,4 +1,4 @@
-"""The shards of transactional ids: their bounds and what is swept."""
+"""The shards of transactional ids on this node: limits and expiry."""
 
 from mainstem.coordination.shards.persistence_driver import LiveShard
 from mainstem.coordination.shards.registry_driver import InternalTopic, ShardRegistry
@@ -28,23 +28,23 @@ class TransactionShards(ShardRegistry[TransactionShard, TransactionFact]):
         self._settings = settings
 
     def make(self, partition: int) -> LiveTransactionShard:
-        """A shard without any facts yet."""
+        """Make an empty shard."""
         stream = self._topic.open_stream(partition)
         return LiveShard(TransactionShard(self._settings), TRANSACTION_CODEC, stream, partition)
 
     def check_capacity(self, live: LiveTransactionShard, key: str) -> None:
-        """Refuse a new transactional id when there are too many."""
+        """Refuse a new transactional id beyond the limit."""
         if live.shard.get(key) is not None:
             return
         count = sum(len(each.shard) for each in self)
         if count >= TRANSACTIONAL_IDS_MAX:
             raise Unavailable(
                 ErrorCode.COORDINATOR_UNAVAILABLE,
-                f"there are {count} transactional ids, no more are taken",
+                f"the limit of {TRANSACTIONAL_IDS_MAX} transactional ids is reached",
                 subject=key,
             )
 
     def sweep(self, live: LiveTransactionShard) -> None:
-        """Forget ids that nobody has used for long enough."""
+        """Delete unused ids that have expired."""
         if live.is_ready:
             self.store_or_warn(live, live.shard.expire(self._clock.wall_ms()))

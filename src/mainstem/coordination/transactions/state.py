@@ -1,17 +1,17 @@
-"""One transactional id: whom it belongs to, and how far its transaction is.
+"""State of one transactional id: its producer identities and its transaction.
 
     Empty ─add─▶ Ongoing ─end─▶ PrepareCommit ─all markers─▶ CompleteCommit ─add─▶ Ongoing …
       ▲             └─end, time-out, fence─▶ PrepareAbort ─▶ CompleteAbort ─┘
-      └── a producer comes (back) ─────────────────────────────────────────┘
+      └── InitProducerId ──────────────────────────────────────────────────┘
 
-Everything the coordinator knows about an id is in one value, and each change stores the whole of
-it. Three producer identities may be in it at once:
+The whole state of an id is one value, and each change stores all of it. It may contain three
+producer identities at once:
 
 * ``producer_id``/``epoch`` wrote the records of the transaction, and its markers carry them;
 * ``next_producer_id``/``next_epoch``, where set, is what the client uses from now on: after the
   epochs of an id are used up, or while a later incarnation holds a prepared transaction (KIP-939);
-* ``previous_producer_id``/``last_epoch`` is what the client used before: a request that comes with
-  it is a repetition whose answer got lost.
+* ``previous_producer_id``/``last_epoch`` is what the client used before: a request with it is a
+  repetition whose answer got lost.
 """
 
 from enum import IntEnum
@@ -26,13 +26,13 @@ NO_EPOCH = -1
 EPOCH_MAX = 2**15 - 1
 # The coordinator must always be able to fence, so clients never get the last epoch.
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
-# Stored by Kafka, too, as the time-out of transactions that an outside coordinator ends (KIP-939).
+# As stored by Kafka: the timeout of transactions that an external coordinator ends (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
 NOT_STARTED_MS = -1
 
 
 class TransactionState(IntEnum):
-    """Where a transaction stands; the numbers are Kafka's, as stored."""
+    """State of a transaction; the numbers are Kafka's, as stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -50,12 +50,12 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and markers are on their way."""
+        """Whether the outcome is decided and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open."""
+        """Whether no transaction is open."""
         return self in (
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,
@@ -71,7 +71,7 @@ STATE_LABELS = frozenset(_LABELS.values())
 
 
 class ProducerIdentity(NamedTuple):
-    """What a producer shows with every request; a newer epoch fences an older one."""
+    """Identity that a producer sends with every request; a newer epoch fences an older one."""
 
     producer_id: int
     epoch: int
@@ -81,7 +81,7 @@ NOBODY = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 
 class Transaction(Struct, frozen=True, kw_only=True):
-    """Everything that is known about a transactional id; see the module."""
+    """The state of a transactional id; see the module docstring."""
 
     id: str
     producer_id: int
@@ -99,15 +99,15 @@ class Transaction(Struct, frozen=True, kw_only=True):
 
     @property
     def client(self) -> ProducerIdentity:
-        """What the client has to show now; after the outcome is decided, for what comes next."""
+        """The identity that the client has to use now; once decided, for its next transaction."""
         if self.next_producer_id != NO_PRODUCER:
-            # Kafka leaves the epoch out where it is the first one of a new id.
+            # Kafka omits the epoch if it is the first one of a new id.
             return ProducerIdentity(self.next_producer_id, max(self.next_epoch, 0))
         return ProducerIdentity(self.producer_id, self.epoch)
 
     @property
     def before(self) -> ProducerIdentity:
-        """What the client had to show before the last change of identity."""
+        """The identity that the client used before the last change of identity."""
         return ProducerIdentity(self.previous_producer_id, self.last_epoch)
 
     @property
@@ -117,12 +117,12 @@ class Transaction(Struct, frozen=True, kw_only=True):
 
     @property
     def is_two_phase(self) -> bool:
-        """Whether an outside coordinator ends the transactions, however long that takes."""
+        """Whether an external coordinator ends the transactions, without a timeout."""
         return self.timeout_ms == NO_TIMEOUT_MS
 
     @property
     def deadline_ms(self) -> int | None:
-        """When an ongoing transaction is aborted; None for one that waits for its coordinator."""
+        """Time at which an ongoing transaction times out; None for a two-phase transaction."""
         if self.state is not TransactionState.ONGOING or self.is_two_phase:
             return None
         return self.start_ms + self.timeout_ms

@@ -1,9 +1,9 @@
-"""Taking records out of one batch. Offsets, producer and sequence stay; only records go.
+"""Removes records from one batch. Offsets, producer and sequence stay; only records go.
 
 A batch that keeps all its records and its times is copied byte for byte. One that holds a tombstone
 or a transaction marker gets a *delete horizon* the first time it is cleaned: attribute bit 0x40 is
 set and the base timestamp becomes the moment from which on those records may go, as Kafka does
-since KIP-534. Record timestamps are differences to the base timestamp: they are written anew then.
+since KIP-534. Record timestamps are differences to the base timestamp: they are rewritten then.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def raw_records(body: bytes, header: BatchHeader) -> list[RawRecord]:
 
 
 def plain_raw_records(body: bytes, header: BatchHeader) -> list[RawRecord]:
-    """What the compiled function does, for machines where it was not built."""
+    """Python version of the compiled function, for machines where it was not built."""
     records = []
     at = 0
     try:
@@ -132,7 +132,7 @@ def clean_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The header alone: it still tells the producer's last sequence and where the log ends."""
+    """The header alone: it still has the producer's last sequence and the end of the log."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
     return _rebuild(header._replace(attributes=attributes, record_count=0), b"")
 

@@ -1,13 +1,13 @@
-"""Compaction: of each key only the last record stays. Runs in a worker process, on files alone.
+"""Compaction: only the last record of each key stays. Runs in a worker process, on files alone.
 
     range-4.g0   range-5.g1   range-6.g0          sealed, in order; the dirty ones fill the key map
         │            │            │
     range-4.g1   range-5.g2   range-6.g1          written beside, then renamed into place
 
 Sources are never changed. A new generation is complete — synced, sealed, indexed — before it gets
-its name, and counts only when the catalogue says so; what a crash leaves over is a directory that
-nobody refers to and the store removes. Offsets stay: readers meet gaps. The last batch of a range
-always stays, if need be emptied, so that the range still ends where it ended; so does a batch that
+its name, and counts only when the catalogue lists it; a crash leaves a directory that
+nothing refers to and the store removes. Offsets stay: readers find gaps. The last batch of a range
+always stays, emptied if needed, so that the range still ends where it ended; so does a batch that
 holds the last sequence of a producer.
 """
 
@@ -89,7 +89,7 @@ class CompactionMark:
 
 
 def compact(job: CompactionJob) -> list[CompactedRange]:
-    """One pass; every range of the job is written anew or marked as clean.
+    """Run one pass; every range of the job is rewritten or marked as clean.
 
     Raises:
         Corrupt: a source is damaged; nothing of that range was changed.
@@ -179,7 +179,7 @@ def _rewrite(
                     last, keys, job, hides=aborted.covers(last), decides=decides
                 )
                 cleaned = clean_batch(raw, last, decision.keeps, horizon_ms)
-                # A marker that stays for its records does not wait for a moment.
+                # A marker that stays for its records has no delete horizon.
                 horizon = None if decides else cleaned.horizon_ms
                 result = memoryview(cleaned.data), cleaned.record_count, horizon
             content, count, horizon = result
@@ -223,10 +223,10 @@ class _KeepDecision:
 
     def keeps(self, record: RawRecord) -> bool:
         if self._is_control:
-            # Whoever replays the stream must not take a decided transaction for an open one.
+            # A replay of the stream must not take a decided transaction for an open one.
             return self._decides or not self._expired
         if self._hides or record.key is None:
-            return False  # aborted, or without the key that a compacted topic asks for
+            return False  # aborted, or without the key that a compacted topic requires
         if record.is_tombstone and self._expired:
             return False
         return self._keys.is_latest(record.key, record.offset)
@@ -271,7 +271,7 @@ def stored_batches(
 
 
 def facts_of(log: RangeLog) -> SealedRange:
-    """What planning wants to know about a sealed range."""
+    """What planning needs of a sealed range."""
     mark = read_mark(log.directory) if log.segments else None
     first = next(headers_from(log.segments[0], log.first_offset), None) if log.segments else None
     return SealedRange(
@@ -286,7 +286,7 @@ def facts_of(log: RangeLog) -> SealedRange:
 
 
 def write_mark(directory: Path, mark: CompactionMark) -> None:
-    """Note how far a range is clean."""
+    """Record how far a range is clean."""
     horizon = _NO_HORIZON if mark.horizon_ms is None else mark.horizon_ms
     payload = _MARK.pack(mark.clean_until, horizon)
     write_checked(directory / COMPACTION_MARK, MARK_KIND, payload, sync=True)

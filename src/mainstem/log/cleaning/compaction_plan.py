@@ -1,11 +1,11 @@
-"""Pure: is it time to compact a stream, and up to where.
+"""Pure: whether a stream is to be compacted now, and up to where.
 
     cleaned before            dirty: compacted now if there is enough of it     not to be touched
     ────────────────── clean_until ──────────────────────────────────── until ──────────────────▶
 
 ``until`` is bounded by the last stable offset, by the open range and by ``min.compaction.lag.ms``.
 A pass is due when the dirty part is large enough, has waited for ``max.compaction.lag.ms``, or when
-tombstones that were kept for a while may go.
+tombstones whose delete horizon has passed may go.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SealedRange:
-    """What is known about a sealed range without reading it."""
+    """Properties of a sealed range that are known without reading it."""
 
     start: int
     until: int

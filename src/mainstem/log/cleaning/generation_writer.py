@@ -96,7 +96,7 @@ class GenerationWriter:
         """Give the directory its name."""
         access = FileAccess()
         access.sync_path(self.unfinished)
-        if self.target.exists():  # of an earlier attempt that the catalogue never heard of
+        if self.target.exists():  # of an earlier attempt that the catalogue never listed
             shutil.rmtree(self.target)
         self.unfinished.rename(self.target)
         access.sync_path(self.target.parent)
@@ -119,7 +119,7 @@ class GenerationWriter:
     def _begin(self, base_offset: int) -> None:
         self._end_segment()
         if self._segment_count == 0:
-            base_offset = self._source.start_offset  # a reader may begin at the start of the range
+            base_offset = self._source.start_offset  # a reader may start at the start of the range
         self._path = segment_path(self.unfinished, base_offset)
         self._fd = os.open(
             self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE

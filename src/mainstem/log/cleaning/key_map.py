@@ -1,8 +1,8 @@
 """The latest offset of each key, within a fixed amount of memory.
 
 Keys of up to fifteen bytes are kept as they are, longer ones by a 16-byte digest: lengths differ,
-so the two kinds never meet. Two long keys with one digest would be taken for the same key; with 128
-bits that is less likely than a disk that lies.
+so the two kinds never collide. Two long keys with one digest would count as the same key; with 128
+bits that is less likely than an undetected disk error.
 """
 
 from hashlib import blake2b
@@ -13,7 +13,7 @@ _SHORT_KEY_BYTES = 15
 
 
 class KeyMap:
-    """Filled from the oldest record to the newest, then asked."""
+    """Filled from the oldest record to the newest, then queried."""
 
     __slots__ = ("_entries_max", "_offsets", "covered_until")
 
@@ -27,11 +27,11 @@ class KeyMap:
 
     @property
     def full(self) -> bool:
-        """Whether there is space for no more keys."""
+        """Whether there is no space for more keys."""
         return len(self._offsets) >= self._entries_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note a record; a later one of the same key replaces it."""
+        """Record an offset; a later one of the same key replaces it."""
         self._offsets[_mark(key)] = offset
 
     def is_latest(self, key: bytes, offset: int) -> bool:

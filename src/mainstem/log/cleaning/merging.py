@@ -5,7 +5,7 @@
                  range-4.g2                 written beside, then renamed into place
 
 Runs in a worker process, on files alone; like a compacted range, the new one counts only when the
-catalogue says so. Its batches carry the first, lowest epoch of those joined: within a range all
+catalogue lists it. Its batches carry the first, lowest epoch of those joined: within a range all
 batches have one.
 """
 
@@ -33,7 +33,7 @@ class MergeJob:
 
 @dataclass(frozen=True, slots=True)
 class MergedRange:
-    """What became of them."""
+    """The joined range."""
 
     target: Path
     size_bytes: int
@@ -73,7 +73,7 @@ def merge(job: MergeJob) -> MergedRange:
 
 
 def smallest_run(sizes: Sequence[int], count: int) -> int:
-    """Where the ``count`` neighbours begin that hold the least together."""
+    """The index of the first of ``count`` neighbours that are smallest together."""
     totals = [sum(sizes[at : at + count]) for at in range(len(sizes) - count + 1)]
     return totals.index(min(totals))
 

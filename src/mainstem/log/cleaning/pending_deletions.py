@@ -1,4 +1,4 @@
-"""Directories on their way out: out of sight at once, their files removed little by little."""
+"""Directories to be deleted: renamed at once, their files removed gradually."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from mainstem.log.naming import DELETED_SUFFIX, UNFINISHED_SUFFIX
 
 
 class PendingDeletions:
-    """What is to be removed below a folder of topics, with what an earlier process left over."""
+    """The directories to delete below a folder of topics, with those an earlier process left."""
 
     def __init__(self, topics: Path) -> None:
         self._directories: list[Path] = []
@@ -20,7 +20,7 @@ class PendingDeletions:
                 self.add(directory)
 
     def add(self, directory: Path) -> None:
-        """Take a directory out of sight, if it is there."""
+        """Rename a directory for deletion, if it exists."""
         if directory.is_dir():
             self._directories.append(renamed(directory, DELETED_SUFFIX))
 
@@ -40,7 +40,7 @@ class PendingDeletions:
 
 
 def renamed(directory: Path, suffix: str) -> Path:
-    """Give a directory a name that ends like this and that nobody has."""
+    """Rename a directory to an unused name with this suffix."""
     count = 0
     name = directory.with_name(directory.name + suffix)
     while name.exists():

@@ -1,7 +1,7 @@
 """Pure: which records may go by age or by size. Only prefixes go, and nothing at or above a floor.
 
 The unit is what the caller can delete at once: a segment of the open range or a sealed range. The
-last piece is being written to and stays, unless the caller is ready to begin another one first.
+last piece is being written to and stays, unless the caller can start another one first.
 """
 
 from collections.abc import Sequence

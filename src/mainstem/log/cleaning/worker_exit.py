@@ -1,6 +1,6 @@
-"""Ends a process that works for a node together with it, however the node ends.
+"""Ends a worker process together with its node, however the node ends.
 
-A worker that outlived a killed node would go on writing into the files of the next one.
+A worker that outlived a killed node would write into the files of the next one.
 """
 
 import multiprocessing
@@ -9,7 +9,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """To be called once in the worker; a thread waits for the node's end."""
+    """To be called once in the worker; a thread waits for the end of the node."""
     threading.Thread(target=_wait, name="parent-watch", daemon=True).start()
 
 

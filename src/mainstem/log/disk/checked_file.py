@@ -82,7 +82,7 @@ def read_checked(path: Path, kind: bytes | None = None) -> bytes:
     Raises:
         FileNotFoundError: there is no such file.
         Corrupt: the file is damaged, cut or of another kind.
-        UnknownVersion: it is whole, and of a version that is not known here.
+        UnknownVersion: it is complete, and this release does not know its version.
     """
     data = path.read_bytes()
     if len(data) < HEADER.size:
@@ -92,7 +92,7 @@ def read_checked(path: Path, kind: bytes | None = None) -> bytes:
     if magic != MAGIC or (kind is not None and found != kind):
         raise Corrupt(f"not a file of kind {kind!r}", subject=str(path))
     if len(payload) != length:
-        raise Corrupt(f"{len(payload)} bytes where the header says {length}", subject=str(path))
+        raise Corrupt(f"{len(payload)} bytes where the header has {length}", subject=str(path))
     if crc32c(payload, crc32c(_FRONT.pack(found, version, length))) != crc:
         raise Corrupt("the checksum does not match", subject=str(path))
     if version != VERSION:

@@ -1,4 +1,4 @@
-"""System calls on files, and descriptors that live as long as somebody uses them.
+"""System calls on files, and descriptors that are closed with their last reference.
 
 ``FileAccess`` is the one place where the package calls the kernel, so that a test can pass a disk
 that is full or broken. ``OpenFile`` closes its descriptor when the last reference goes: a slice
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class OpenFile:
-    """An open descriptor, closed when the last holder lets go."""
+    """An open descriptor, closed with the last reference."""
 
     __slots__ = ("fd", "path")
 
@@ -35,7 +35,7 @@ class OpenFile:
 class FileAccess:
     """The file calls of the log on a real disk.
 
-    ``on_sync_failed`` is told, on whatever thread it happens, before anybody else hears of it.
+    ``on_sync_failed`` is called first, on the thread of the failed sync.
     """
 
     on_sync_failed: Callable[[], None] | None = None
@@ -54,11 +54,11 @@ class FileAccess:
         return os.pwritev(fd, views, position)
 
     def cut(self, fd: int, size: int) -> None:
-        """Set the size; blocks reserved beyond it are given back."""
+        """Set the size; blocks reserved beyond it are released."""
         os.ftruncate(fd, size)
 
     def reserve(self, fd: int, start: int, size: int) -> bool:
-        """Reserve blocks beyond the end without changing the size; False where that cannot be."""
+        """Reserve blocks beyond the end without changing the size; False if not supported."""
         call = getattr(_libc, "fallocate", None)
         if call is None:
             return False
@@ -70,7 +70,7 @@ class FileAccess:
         os.fdatasync(fd)
 
     def sync_failed(self) -> None:
-        """A sync has failed: what the disk holds is unknown from now on."""
+        """A sync has failed: the content of the disk is unknown from now on."""
         if self.on_sync_failed is not None:
             self.on_sync_failed()
 
@@ -106,14 +106,14 @@ def read_fully(fd: int, size: int, position: int) -> bytes:
 
 
 def storage_error(error: OSError, path: Path) -> Unavailable:
-    """The refusal that a failed call other than a sync becomes."""
+    """The refusal for a failed call other than a sync."""
     kind = classify(error)
     if kind is FileErrorKind.DISK_FULL:
         return Unavailable(
             ErrorCode.DISK_FULL,
             f"no space left: {error.strerror}",
             subject=str(path),
-            remedy="free space or lower retention; writing goes on by itself",
+            remedy="free space or lower retention; writing resumes by itself",
         )
     if kind is FileErrorKind.TRANSIENT:
         return Unavailable(
@@ -126,7 +126,7 @@ def storage_error(error: OSError, path: Path) -> Unavailable:
 
 
 def unreadable(error: OSError, path: Path) -> Corrupt | Unavailable:
-    """What a file that cannot be opened is: damaged, or only out of reach for the moment."""
+    """The error for a file that cannot be opened: damaged, or not available now."""
     if classify(error) is FileErrorKind.TRANSIENT:
         return storage_error(error, path)
     return Corrupt(f"cannot be opened: {error.strerror}", subject=str(path))

@@ -1,14 +1,14 @@
 """Making appends durable, many at a time: one round of syncs in flight, no timer.
 
-A round starts as soon as somebody asks and none is running; whatever is asked for meanwhile joins
-the next one. So a lonely append waits for one sync, and under load every sync serves all appends
+A round starts as soon as a sync is requested and none is running; later requests join
+the next one. So a single append waits for one sync, and under load every sync serves all appends
 that came while the one before it ran.
 
 A round with few dirty logs syncs their files on a few threads; one with many asks the kernel to
 sync the whole file system, which costs about the same however many files are dirty (the figures are
 in ``docs/decisions/0003-group-commit.md``). A failed sync is fatal: the kernel may have dropped the
 bytes and would report success next time, so nothing is retried and nothing more is acknowledged.
-Only where the process has no free descriptor to open a path with, nothing was asked of the disk:
+Only if the process has no free descriptor to open a path with, nothing was asked of the disk:
 that sync is tried again.
 """
 
@@ -45,7 +45,7 @@ class _Failure(NamedTuple):
 
 
 class GroupCommit:
-    """Syncs on threads, answers on the loop; all its logs live on one file system."""
+    """Syncs on threads, answers on the loop; all its logs are on one file system."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class GroupCommit:
     ) -> None:
         self._loop = loop
         self._on_fatal = on_fatal
-        self._on_round = on_round  # told how many seconds each round took
+        self._on_round = on_round  # called with the duration of each round in seconds
         self._round_began = 0.0
         self._access = access or FileAccess()
         self._threads = threads
@@ -90,7 +90,7 @@ class GroupCommit:
             self._start_round()
 
     async def drain(self) -> None:
-        """Wait until everything asked for is durable, or a sync has failed."""
+        """Wait until everything requested is durable, or a sync has failed."""
         while self.busy and self._failed is None:
             waiter = self._loop.create_future()
             self._idle_waiters.append(waiter)
@@ -132,7 +132,7 @@ class GroupCommit:
         if self._on_round is not None:
             self._on_round(perf_counter() - self._round_began)
         finished, self._round = self._round, []
-        # Files of a range that was dropped meanwhile are nobody's loss.
+        # Files of a range that was dropped meanwhile need no sync.
         failures = [failure for failure in self._failures if not failure.request.log.discarded]
         self._failures = []
         final = next((each.error for each in failures if not _is_repeatable(each)), None)
@@ -153,7 +153,7 @@ class GroupCommit:
             self._wake_idle()
 
     def _repeat(self, requests: list[_Request]) -> None:
-        """No descriptor was free for these: they join the next round, which begins a bit later."""
+        """No descriptor was free for these: they join the next round, which starts a bit later."""
         for request in requests:
             take_back(request.log, request.job)
             self._waiting.setdefault(request.log, [])[:0] = request.dones
@@ -174,13 +174,13 @@ def _answer(request: _Request) -> None:
     log = request.log
     if not log.discarded:
         log.finish_sync(request.job)
-        for listener in tuple(log.sync_listeners):  # one may end by what it is called with
+        for listener in tuple(log.sync_listeners):  # a listener may remove itself
             listener(log)
     _notify(request.dones)
 
 
 def _notify(dones: list[Done]) -> None:
-    """Whoever waits finds the log durable, or closed."""
+    """Waiting callers find the log durable, or closed."""
     for done in dones:
         done()
 

@@ -1,12 +1,12 @@
-"""Whether the disk has space for records, or only for what a node needs to go on.
+"""Whether the disk has space for records, or only for what a node needs to operate.
 
     free space ──── records and metadata ────┤ reserve ├──── metadata only ────┤ 0
 
 Below the reserve ordinary records are refused; what is written to stay consistent, to move leaders
 and to free space (checkpoints, promises, seals, the catalogue, group and queue state) may use it. A
-write that failed for lack of space counts as full, whatever the file system says: a quota is not
-seen there. Decides only; ``space_monitor`` measures now and then, and when as much was written as
-had been free above the reserve, so that an append asks the kernel nothing.
+write that failed for lack of space counts as full, whatever the file system reports: a quota is not
+visible there. Decides only; ``space_monitor`` measures periodically, and when as much was written
+as had been free above the reserve, so that an append needs no system call.
 """
 
 from collections.abc import Callable  # noqa: TC003 - the type of an attribute
@@ -23,11 +23,11 @@ _RESERVE_SHARE = 50  # 2 % of the file system
 _SMALL_SHARE = 10  # but not more than a tenth of a small one
 _BALLAST_SHARE = 8
 _STEP_BYTES = 1 * MIB  # of records between two measurements at least
-_RELIEF_SHARE = 4  # space is there again a quarter of the reserve above it
+_RELIEF_SHARE = 4  # space counts as available again a quarter of the reserve above it
 
 
 def default_reserve(total_bytes: int) -> int:
-    """What is kept for metadata on a file system of that size."""
+    """The reserve for metadata on a file system of that size."""
     least = min(DISK_RESERVE_BYTES_MIN, total_bytes // _SMALL_SHARE)
     return max(least, min(DISK_RESERVE_BYTES_MAX, total_bytes // _RESERVE_SHARE))
 
@@ -47,16 +47,16 @@ class DiskSpace:
 
     @property
     def ballast_bytes(self) -> int:
-        """How much is kept in a file that can be given up, for a start on a full disk."""
+        """Size of the ballast file, which is deleted for a start on a full disk."""
         return min(self.reserve_bytes // _BALLAST_SHARE, DISK_BALLAST_BYTES_MAX)
 
     @property
     def is_probe_wanted(self) -> bool:
-        """Whether only a write can tell that there is space again."""
+        """Whether only a test write can show that there is space again."""
         return self._has_failed
 
     def measured(self, free_bytes: int, *, is_writable: bool = True) -> None:
-        """So much is free, and a probe could be written if one was wanted."""
+        """So much is free, and a test write succeeded if one was needed."""
         self.free_bytes = free_bytes
         self._has_failed = self._has_failed and not is_writable
         relief = self.reserve_bytes // _RELIEF_SHARE if self.is_low else 0
@@ -82,20 +82,20 @@ class DiskSpace:
         return True
 
     def failed(self) -> None:
-        """A write failed for want of space."""
+        """A write failed for lack of space."""
         self._has_failed = self.is_low = True
 
     def has_space_for(self, size_bytes: int) -> bool:
-        """Whether a rewrite that needs so much for a while leaves enough for metadata."""
+        """Whether a temporary copy of that size leaves enough space for metadata."""
         if self.free_bytes < 0:
             return True
         return not self._has_failed and self.free_bytes - size_bytes >= self.reserve_bytes // 2
 
     def refusal(self, subject: str) -> Unavailable:
-        """The answer to who wants to write records."""
+        """The refusal of a write of records."""
         return Unavailable(
             ErrorCode.DISK_FULL,
             f"{self.free_bytes} bytes are free, {self.reserve_bytes} are kept for metadata",
             subject=subject,
-            remedy="free space or lower retention; writing goes on by itself",
+            remedy="free space or lower retention; writing resumes by itself",
         )

@@ -1,10 +1,10 @@
-"""Measures the free space of the data folder now and then, on a thread.
+"""Measures the free space of the data folder periodically, on a thread.
 
-Keeps a *ballast* file while there is space: a node that finds no space when it starts gives it up,
+Keeps a *ballast* file while there is space: a node that finds no space when it starts deletes it,
 and has space for the seals and the catalogue's entry that a start needs.
 
-Nothing here holds a record, so nothing that fails here ends the node: what could not be measured is
-as it was, what could not be written is tried again with the next look.
+Nothing here holds a record, so no failure here stops the node: a failed measurement keeps
+the last value, a failed write is tried again with the next measurement.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ BALLAST = "disk.ballast"
 PROBE = "disk.probe"
 PROBE_BYTES = 1 * MIB
 INTERVAL_S = 1.0
-NEAR_INTERVAL_S = 0.1  # while the reserve is near, more would be written between two looks
+NEAR_INTERVAL_S = 0.1  # while the reserve is near, more would be written between two measurements
 NEAR_RESERVES = 4
 
 logger = logging.getLogger(__name__)
 
 
 class DiskSpaceMonitor:
-    """Tells ``space`` what is free.
+    """Updates ``space`` with the free bytes.
 
     Args:
         data_dir: any folder on the file system.
-        reserve_bytes: what is kept for metadata; None: as the size of the file system suggests.
+        reserve_bytes: the reserve for metadata; None: derived from the size of the file system.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class DiskSpaceMonitor:
         self.space.measure = self.look
 
     def show_in(self, metrics: Metrics) -> None:
-        """Show the free space in these metrics from now on."""
+        """Export the free space in these metrics from now on."""
         self._metrics = metrics
         self._show()
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure periodically, without end."""
         while True:
             is_near = self.space.free_bytes < NEAR_RESERVES * self.space.reserve_bytes
             await asyncio.sleep(NEAR_INTERVAL_S if is_near else INTERVAL_S)
@@ -73,7 +73,7 @@ class DiskSpaceMonitor:
                 self._take(await asyncio.to_thread(self._measure, is_wanted=is_wanted))
 
     def look(self) -> None:
-        """Measure once, at once; whether a failed write can be made good is left to ``run``."""
+        """Measure once, at once; only ``run`` makes the test write after a failed write."""
         with self._tried_again():
             self._take((free_bytes(self._data_dir), not self.space.is_probe_wanted))
 
@@ -83,12 +83,12 @@ class DiskSpaceMonitor:
         space.measured(free, is_writable=is_writable)
         if (
             space.is_low != self._is_logged_low
-        ):  # a failed write may have changed it between two looks
+        ):  # a failed write may have changed it between two measurements
             self._is_logged_low = space.is_low
             if space.is_low:
                 logger.error("records are refused: %s", space.refusal(str(self._data_dir)))
             else:
-                logger.warning("%s has room again: %d bytes are free", self._data_dir, free)
+                logger.warning("%s has space again: %d bytes are free", self._data_dir, free)
         self._show()
 
     def _show(self) -> None:
@@ -106,7 +106,7 @@ class DiskSpaceMonitor:
         return free, is_writable
 
     def _probe(self) -> bool:
-        """Whether bytes can be written here: a quota shows nowhere else."""
+        """Whether bytes can be written here: only a write shows a quota."""
         path = self._data_dir / PROBE
         try:
             path.write_bytes(bytes(PROBE_BYTES))
@@ -120,17 +120,17 @@ class DiskSpaceMonitor:
 
     @contextlib.contextmanager
     def _tried_again(self) -> Iterator[None]:
-        """What fails inside is said and left to the next look."""
+        """Failures inside are logged and left to the next measurement."""
         try:
             yield
         except OSError as error:
             self._log_failure(error)
 
     def _log_failure(self, error: OSError) -> None:
-        """Once, and again when it is something else: looks come ten times a second."""
+        """Once, and again for another error: measurements come ten times a second."""
         if str(error) != self._logged_failure:
             self._logged_failure = str(error)
-            logger.warning("looking at the space of %s fails: %s", self._data_dir, error)
+            logger.warning("measuring the free space of %s failed: %s", self._data_dir, error)
 
     def _keep_ballast(self, size: int) -> None:
         path = self._data_dir / BALLAST
@@ -144,6 +144,6 @@ class DiskSpaceMonitor:
 
 
 def free_bytes(folder: Path) -> int:
-    """What others than the system's administrator may write there."""
+    """The space available to unprivileged users."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize

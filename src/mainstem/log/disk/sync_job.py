@@ -1,4 +1,4 @@
-"""A piece of work for a thread: what to make durable so that a log is durable up to an offset."""
+"""Job for a thread: what to make durable so that a log is durable up to an offset."""
 
 from pathlib import Path
 from typing import NamedTuple

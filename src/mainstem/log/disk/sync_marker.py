@@ -1,11 +1,12 @@
-"""Remembers over a restart that a sync has failed.
+"""Records across a restart that a sync has failed.
 
-After a failed sync the kernel takes the bytes that it could not write for written: they can be
-read until their pages are needed for something else, and a second sync succeeds without writing
-them. The boot id does not tell, since the machine did not go down. So a file is there as long as no
-sync has failed, and is removed by the first that does: that needs no space, and a process that is
-killed at any other moment leaves it behind. Where the file cannot even be removed, because the file
-system became read-only, the log of the node says so.
+After a failed sync the kernel marks the bytes that it could not write as clean: they can be
+read until their pages are evicted, and a second sync succeeds without writing
+them. The boot id does not show that, since the machine did not go down. So a file exists as long as
+no sync has failed, and is removed by the first that does: that needs no space, and a process
+that is
+killed at any other moment leaves it behind. If the file cannot be removed either, because the file
+system became read-only, the node logs that.
 """
 
 import logging
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncMarker:
-    """The file of one data directory."""
+    """The marker file of one data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / MARKER
@@ -31,11 +32,11 @@ class SyncMarker:
 
     @property
     def is_there(self) -> bool:
-        """Whether no sync has failed since the file was put."""
+        """Whether no sync has failed since the file was created."""
         return self._path.exists()
 
     def put(self) -> None:
-        """Put the file, durably, unless it is there or a sync of this process has failed.
+        """Create the file, durably, unless it exists or a sync of this process has failed.
 
         Raises:
             Unavailable: a call failed.
@@ -49,7 +50,7 @@ class SyncMarker:
                 raise storage_error(error, self._path) from error
 
     def remove(self) -> None:
-        """A sync has failed; for any thread."""
+        """A sync has failed; callable from any thread."""
         with self._lock:
             self._has_failed = True
             try:

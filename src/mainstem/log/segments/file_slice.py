@@ -5,7 +5,7 @@ from mainstem.model.errors import Corrupt
 
 
 class FileSlice:
-    """A piece of a segment; never changes, and keeps its file open for as long as it lives."""
+    """A piece of a segment; never changes, and keeps its file open."""
 
     __slots__ = ("_file", "fd", "position", "size", "start_offset", "until_offset", "verified")
 
@@ -28,7 +28,7 @@ class FileSlice:
 
         Raises:
             Unavailable: the disk fails.
-            Corrupt: they are no longer all there.
+            Corrupt: the file has been truncated.
         """
         try:
             data = read_fully(self.fd, self.size, self.position)

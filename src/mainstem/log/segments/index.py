@@ -1,15 +1,15 @@
 """The sparse indexes of one segment: offset to position, and time to offset.
 
-An offset entry says "the batch at ``position`` begins at ``offset``". A time entry says "every
+An offset entry means "the batch at ``position`` starts at ``offset``". A time entry means "every
 record below ``offset`` has a timestamp of at most ``timestamp``". Both are kept in memory while the
-segment grows, written once when it is closed, and read back when somebody looks. Big endian:
+segment grows, written once when it is closed, and read back when needed. Big endian:
 
     magic 8 · base offset 8 · until offset 8 · log bytes 8 · max timestamp 8 · its offset 8
     · entry count 4 · crc32c of the entries 4 · crc32c of all before 4 · entries
 
 ``.index`` entries are (relative offset 4, position 4), ``.timeindex`` entries (timestamp 8,
-relative offset 4). The header alone tells what a reader needs to know about a segment that it does
-not open.
+relative offset 4). The header alone contains what a reader needs to know about a segment that it
+does not open.
 """
 
 import sys
@@ -40,7 +40,7 @@ _HIGH = 1 if sys.byteorder == "little" else 0  # which word of a timestamp comes
 
 
 class SegmentSummary(NamedTuple):
-    """What an index file says about its segment."""
+    """Properties of a segment that its index file records."""
 
     base_offset: int
     until_offset: int
@@ -67,7 +67,7 @@ class SegmentIndex:
         return 8 * len(self.offsets) + 12 * len(self.timestamps)
 
     def add(self, offset: int, position: int, latest: int) -> None:
-        """Note a batch; ``latest`` is the largest timestamp before it."""
+        """Record a batch; ``latest`` is the largest timestamp before it."""
         relative = offset - self.base_offset
         self.offsets.append(relative)
         self.positions.append(position)
@@ -90,7 +90,7 @@ class SegmentIndex:
         return self.base_offset + self.offsets[place], self.positions[place]
 
     def has(self, offset: int, position: int) -> bool:
-        """Whether an entry says exactly this."""
+        """Whether there is exactly this entry."""
         return self.at_position(position) == (offset, position)
 
     def before_time(self, timestamp: int) -> int:
@@ -108,7 +108,7 @@ class SegmentIndex:
 
 
 def write_index(log_path: Path, summary: SegmentSummary, index: SegmentIndex) -> None:
-    """Write both files; whoever needs them durable syncs them."""
+    """Write both files; a caller that needs them durable syncs them."""
     pairs = array("I", bytes(8 * len(index.offsets)))
     pairs[0::2], pairs[1::2] = index.offsets, index.positions
     words = array("I", index.timestamps.tobytes())
@@ -130,12 +130,12 @@ def _write(path: Path, magic: bytes, summary: SegmentSummary, entries: bytes, co
 
 
 def read_summary(log_path: Path) -> SegmentSummary:
-    """What the index says about its segment; reads the header alone.
+    """What the index records about its segment; reads the header alone.
 
     Raises:
         FileNotFoundError: there is no index.
         Corrupt: the header is damaged.
-        UnknownVersion: it is of a version that is not known here.
+        UnknownVersion: this release does not know its version.
     """
     path = log_path.with_suffix(INDEX_SUFFIX)
     with path.open("rb") as file:
@@ -147,7 +147,7 @@ def read_index(log_path: Path) -> tuple[SegmentSummary, SegmentIndex]:
     summary, raw = _read(log_path.with_suffix(INDEX_SUFFIX), OFFSET_MAGIC, OFFSET_ENTRY)
     other, raw_times = _read(log_path.with_suffix(TIME_INDEX_SUFFIX), TIME_MAGIC, TIME_ENTRY)
     if other != summary:
-        raise Corrupt("the two indexes tell different things", subject=str(log_path))
+        raise Corrupt("the two indexes contradict each other", subject=str(log_path))
     index = SegmentIndex(summary.base_offset)
     pairs, triples = array("I", raw), array("I", raw_times)
     if sys.byteorder == "little":

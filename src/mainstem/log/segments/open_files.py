@@ -1,4 +1,4 @@
-"""What stays open of segments nobody writes to: bounded descriptors, bounded index memory."""
+"""Resources of finished segments: bounded descriptors, bounded index memory."""
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -28,12 +28,12 @@ class OpenFiles:
         return len(self._segments)
 
     def opened(self, segment: "Segment") -> None:
-        """A segment opened its file; others may have to give theirs back."""
+        """A segment opened its file; others may have to close theirs."""
         self._segments[segment] = None
         self.shrink(spare=segment)
 
     def shrink(self, spare: "Segment | None" = None) -> None:
-        """Put files away that were not used since they were last looked at."""
+        """Close files that were not used since the last pass."""
         excess = len(self._segments) - self._open_max
         for _ in range(2 * len(self._segments) if excess > 0 else 0):
             oldest, _nothing = self._segments.popitem(last=False)
@@ -46,7 +46,7 @@ class OpenFiles:
                     break
 
     def indexed(self, segment: "Segment", size_bytes: int) -> None:
-        """The index of a finished segment is in memory; the oldest ones may have to go."""
+        """The index of a finished segment is in memory; the oldest ones may be dropped."""
         self._index_bytes += size_bytes - self._indexes.pop(segment, 0)
         self._indexes[segment] = size_bytes
         while self._index_bytes > INDEX_BYTES_MAX and len(self._indexes) > 1:
@@ -55,6 +55,6 @@ class OpenFiles:
             oldest.drop_index()
 
     def closed(self, segment: "Segment") -> None:
-        """A segment is gone."""
+        """A segment was deleted."""
         self._segments.pop(segment, None)
         self._index_bytes -= self._indexes.pop(segment, 0)

@@ -1,10 +1,10 @@
-"""Reading from one segment: where a slice begins and ends, and whether its bytes are sound.
+"""Reading from one segment: where a slice starts and ends, and whether its bytes are valid.
 
 Two cases are common and cheap: a reader at the tail (positions of the latest batches are known) and
 one that goes on where its last slice ended (remembered as well). Everything else starts at an index
 entry. Bytes that this process did not write are checked the first time they are read: checksum,
 order and epoch. Damage is ``Corrupt`` with file and position, never data; what stands before it in
-the slice is still given out. A disk that cannot be read is ``Unavailable``; only ``check_segment``,
+the slice is still returned. A disk that cannot be read is ``Unavailable``; only ``check_segment``,
 which verifies a file as a whole, reports it as damage.
 """
 
@@ -43,7 +43,7 @@ def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, i
     """Headers from the batch that holds ``offset`` on, bodies unread; ``Corrupt`` at damage."""
     with _reading(segment):
         base, position = _locate(segment, offset)
-        file = segment.file  # held, or the descriptor might be put away between two headers
+        file = segment.file  # held, or the descriptor might be closed between two headers
         try:
             yield from scan.walk_headers(file.fd, position, segment.size, base, segment.rules())
         except scan.BadBatch as bad:
@@ -53,7 +53,7 @@ def headers_from(segment: Segment, offset: int) -> Iterator[tuple[BatchHeader, i
 def checked_headers_from(
     segment: Segment, offset: int, *, skip_damage: bool
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """The same with every byte checked; damage is ``Corrupt``, or is passed over."""
+    """The same with every byte checked; damage is ``Corrupt``, or is skipped."""
     with _reading(segment):
         yield from _checked_headers(segment, offset, skip_damage=skip_damage)
 
@@ -223,7 +223,7 @@ def _end(
 
 
 def _verify(segment: Segment, base: int, start: int, end: tuple[int, int]) -> tuple[int, int]:
-    """Check what was not checked since the file was opened; gives the sound part of the slice."""
+    """Check what was not checked since the file was opened; returns the valid part of the slice."""
     end_position, end_offset = end
     data = memoryview(read_fully(segment.file.fd, end_position - start, start))
     try:
@@ -236,7 +236,7 @@ def _verify(segment: Segment, base: int, start: int, end: tuple[int, int]) -> tu
     else:
         if len(data) < end_position - start:
             if not data:
-                raise segment.corrupt(scan.BadBatch(start, base, "the file is cut"))
+                raise segment.corrupt(scan.BadBatch(start, base, "the file is truncated"))
             end_position, end_offset = sound, sound_offset
     segment.verified.add(start, end_position)
     return end_position, end_offset

@@ -1,8 +1,8 @@
 """Walking the batches of a log file: by their headers, or checking every byte.
 
 The checksum of a batch does not cover its base offset and epoch, which the writer stamps. They are
-checked by what surrounds them: within a range every batch has the range's epoch, and it begins
-where the batch before it ended or, after compaction, where the dense index says it does.
+checked against their neighbours: within a range every batch has the range's epoch, and it starts
+where the batch before it ended or, after compaction, where the dense index has it.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ from mainstem.model.records.batch import (
 
 CHUNK_BYTES = 256 * 1024
 FIRST_CHUNK_BYTES = 8 * 1024  # most walks go from an index entry to a batch near by
-CRC_START = 21  # what the checksum of a batch covers begins here
+CRC_START = 21  # what the checksum of a batch covers starts here
 _MAGIC_AT = 16
 
 
 class Rules(NamedTuple):
-    """What must hold for the stamps of every batch of a segment."""
+    """Constraints on the stamps of every batch of a segment."""
 
     epoch: int
-    dense: SegmentIndex | None = None  # set where offsets may have gaps: says where batches begin
+    dense: SegmentIndex | None = None  # set where offsets may have gaps: where batches start
 
 
 class BadBatch(Exception):
@@ -52,7 +52,7 @@ def check_stamp(header: BatchHeader, position: int, expected: int, rules: Rules)
     if header.magic != MAGIC:
         return f"magic {header.magic} where {MAGIC} is expected"
     if not HEADER_BYTES <= header.length + LENGTH_OVERHEAD <= FRAME_BYTES_MAX:
-        return f"batch length {header.length} cannot be"
+        return f"invalid batch length {header.length}"
     if header.leader_epoch != rules.epoch:
         return f"epoch {header.leader_epoch} in a range of epoch {rules.epoch}"
     base = header.base_offset
@@ -100,7 +100,7 @@ def walk_headers(
 def check_batches(
     view: memoryview, start: int, expected: int, rules: Rules
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """Check every byte of whole batches held in ``view``, which begins at file position ``start``.
+    """Check every byte of whole batches held in ``view``, which starts at file position ``start``.
 
     Raises:
         BadBatch: a batch is not sound or is cut by the end of the view.
@@ -143,7 +143,7 @@ def _check_run(
     view: memoryview, start: int, expected: int, rules: Rules
 ) -> tuple[list[tuple[BatchHeader, int]], int, BadBatch | None]:
     """The sound batches that ``view`` holds whole, their bytes, and the bad one that ended it."""
-    # Written out: a gigabyte of small batches comes through here after a crash.
+    # Inlined: a gigabyte of small batches is scanned here after a crash.
     found: list[tuple[BatchHeader, int]] = []
     at = 0
     size = len(view)
@@ -174,7 +174,7 @@ def _check_run(
 
 
 def find_batch(fd: int, first: int, until: int, expected: int, rules: Rules) -> int | None:
-    """Where the next sound batch at or after ``first`` begins; None when there is none."""
+    """Where the next valid batch at or after ``first`` starts; None when there is none."""
     mark = rules.epoch.to_bytes(4, "big", signed=True) + bytes([MAGIC])
     mark_at = _MAGIC_AT - 4
     position = first + mark_at

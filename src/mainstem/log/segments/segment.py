@@ -1,7 +1,7 @@
 """One append-only file of batches, with its two sparse indexes.
 
 A segment that this process writes remembers where its latest batches are, so that a reader at the
-tail costs two look-ups. It is *finished* when the range rolls on: reserved space is given back, the
+tail costs two look-ups. It is *finished* when the range rolls: reserved space is released, the
 indexes are written, and from then on nothing of it has to be in memory.
 """
 
@@ -94,7 +94,7 @@ class Segment:
         self._reserve_bytes = RESERVE_BYTES_MIN
 
     def create(self, now_ms: int, index_interval_bytes: int) -> None:
-        """Make the file; the caller sees to its directory entry."""
+        """Create the file; the caller syncs its directory entry."""
         self.index_interval_bytes = self._index_at = index_interval_bytes
         self.created_ms = now_ms
         self._index = SegmentIndex(self.base_offset)
@@ -105,7 +105,7 @@ class Segment:
         self._files.opened(self)
 
     def adopt(self, summary: SegmentSummary, index: SegmentIndex | None, *, checked: bool) -> None:
-        """Take over a file that is on disk; ``checked`` says that a scan has seen all its bytes."""
+        """Open a file that is on disk; ``checked``: a scan has verified all its bytes."""
         self.size = summary.log_bytes
         self.until_offset = summary.until_offset
         self.max_timestamp = summary.max_timestamp
@@ -113,12 +113,12 @@ class Segment:
         self.verified.adopt(self.size, checked=checked)
         self._index = index
         self._index_at = self.size
-        if index is None:  # the files on disk are believed
+        if index is None:  # the files on disk are trusted
             self.indexed_bytes, self.index_synced = self.size, True
 
     @property
     def summary(self) -> SegmentSummary:
-        """What its index file says."""
+        """What its index file records."""
         return SegmentSummary(
             self.base_offset,
             self.until_offset,
@@ -129,7 +129,7 @@ class Segment:
 
     @property
     def file(self) -> OpenFile:
-        """The open file; opened again when it was put away."""
+        """The open file; opened again when it was closed."""
         self.used = True
         file = self._file
         if file is None:
@@ -166,24 +166,24 @@ class Segment:
         return index
 
     def put_away(self) -> bool:
-        """Give the descriptor back until it is needed; not while bytes wait for a sync."""
+        """Close the descriptor until it is needed; not while bytes wait for a sync."""
         if not self.dirty:
             self._file = None
         return not self.dirty
 
     def drop_index(self) -> None:
-        """Give the memory of the index back; it is on disk."""
+        """Free the memory of the index; it is on disk."""
         self._index = None
 
     def finish(self) -> None:
-        """No more appends: give reserved space back, write the indexes, forget the tail."""
+        """Finish: release reserved space, write the indexes, drop the tail positions."""
         self.write_index()
         self.tail_offsets, self.tail_positions = array("q"), array("q")
         self.finished = True
         self._files.indexed(self, self.index.size_bytes)
 
     def write_index(self) -> None:
-        """Give reserved space back and bring the index files up to date."""
+        """Release reserved space and bring the index files up to date."""
         try:
             if self._reserved:
                 self._files.access.cut(self.file.fd, self.size)
@@ -198,7 +198,7 @@ class Segment:
         self.indexed_bytes, self.index_synced = self.size, False
 
     def forget(self) -> None:
-        """The file is gone or going; slices that are out keep their own hold on it."""
+        """The file is deleted or about to be; existing slices keep it open."""
         self.dirty = False
         self._files.closed(self)
         self._file = None
@@ -252,8 +252,8 @@ class Segment:
             raise storage_error(error, self.path) from error
 
     def _reserve(self, fd: int, until: int) -> None:
-        # In steps that double: a thousand quiet streams must not claim 64 MiB each. A disk that
-        # cannot reserve is left to answer the write itself.
+        # In steps that double: a thousand idle streams must not reserve 64 MiB each. A disk that
+        # cannot reserve is left to fail the write itself.
         if self.size - max(self.indexed_bytes, 0) >= SAVE_INDEX_BYTES:
             # A crash then costs a scan of what came after, not of the whole file.
             try:
@@ -268,10 +268,10 @@ class Segment:
         self._reserve_bytes = min(self._reserve_bytes * 2, RESERVE_BYTES_MAX)
 
     def cut(self, until: int, position: int) -> None:
-        """Drop all from a batch boundary on; the caller finds the largest timestamp anew."""
+        """Drop all from a batch boundary on; the caller determines the largest timestamp again."""
         index = self.index
         index.cut(until)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):  # they would lie about what comes next
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):  # they would describe dropped batches
             self.path.with_suffix(suffix).unlink(missing_ok=True)
         try:
             self._files.access.cut(self.file.fd, position)
@@ -289,11 +289,11 @@ class Segment:
         self.finished = False
 
     def rules(self) -> scan.Rules:
-        """What the stamps of its batches must be."""
+        """The constraints on the stamps of its batches."""
         return scan.Rules(self.epoch, self.index if self.dense else None)
 
     def corrupt(self, bad: scan.BadBatch) -> Corrupt:
-        """The answer to a reader who came upon damage."""
+        """The error for a reader that found damage."""
         return Corrupt(
             f"{bad.cause}, at byte {bad.position}, offset {bad.offset}",
             subject=str(self.path),
@@ -321,7 +321,7 @@ def _rebuilt_index(segment: Segment) -> SegmentIndex:
 
 
 def _write_in_pieces(access: FileAccess, fd: int, views: list[memoryview], position: int) -> None:
-    # Also the way on after a short write: writing the same bytes again does no harm.
+    # Also continues after a short write: writing the same bytes again does no harm.
     left = list(views)
     while left:
         written = access.pwritev(fd, left[:VIEWS_PER_WRITE_MAX], position)

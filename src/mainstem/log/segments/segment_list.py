@@ -1,4 +1,4 @@
-"""The segments of one range in order: which one holds an offset, where the next one begins."""
+"""The segments of one range in order: which one holds an offset, where the next one starts."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class SegmentList:
         self._files = files
 
     def adopt(self, segments: list[Segment]) -> None:
-        """Take over what is on disk."""
+        """Use the segments that are on disk."""
         self.segments[:] = segments
         self._bases = [segment.base_offset for segment in segments]
 
@@ -54,7 +54,7 @@ class SegmentList:
     def append_rolling(
         self, staged: list[StagedBatch], settings: SegmentSettings, now_ms: int
     ) -> None:
-        """Append, beginning other segments where the settings ask for them."""
+        """Append, starting other segments where the settings require them."""
         run: list[StagedBatch] = []
         run_bytes = 0
         for batch in staged:
@@ -70,7 +70,7 @@ class SegmentList:
         self.segments[-1].append(run, run_bytes)
 
     def begin(self, base_offset: int, now_ms: int, index_interval_bytes: int) -> None:
-        """Finish the last segment and begin another."""
+        """Finish the last segment and start another."""
         self.finish_last()
         path = segment_path(self._directory, base_offset)
         segment = Segment(path, base_offset, self._epoch, self._files)
@@ -80,12 +80,12 @@ class SegmentList:
         self._bases.append(base_offset)
 
     def finish_last(self) -> None:
-        """No more appends to the last segment."""
+        """Refuse appends to the last segment."""
         if self.segments and not self.segments[-1].finished:
             self.segments[-1].finish()
 
     def cut(self, until: int) -> None:
-        """Drop everything from a batch boundary on; the first file stays, it says where we are."""
+        """Drop everything from a batch boundary on; the first file stays, with the start offset."""
         while len(self.segments) > 1 and self.segments[-1].base_offset >= until:
             self._bases.pop()
             self._delete(self.segments.pop())
@@ -96,7 +96,7 @@ class SegmentList:
         segment = self.segments[-1]
         base, position = batch_start(segment, until)
         if position == segment.size:
-            base = until  # damage took the end away: nothing stands there
+            base = until  # the end is damaged: nothing stands there
         if base != until:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
@@ -121,7 +121,7 @@ class SegmentList:
         return freed
 
     def forget(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for segment in self.segments:
             segment.forget()
 

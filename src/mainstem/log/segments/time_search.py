@@ -1,4 +1,4 @@
-"""The first record at or after a moment, exact to the record."""
+"""Search for the first record at or after a timestamp, exact to the record."""
 
 from mainstem.log.segments.reader import headers_from, read_slice
 from mainstem.log.segments.segment import Segment

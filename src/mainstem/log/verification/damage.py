@@ -7,7 +7,7 @@ from mainstem.model.file_errors import is_unreadable
 
 
 class Damage(NamedTuple):
-    """Where the damage begins and what is wrong there."""
+    """Where the damage starts and what is wrong there."""
 
     path: Path
     position: int
@@ -20,7 +20,7 @@ class Damage(NamedTuple):
 
 
 def damage_of(error: OSError, path: Path) -> Damage:
-    """The finding that a file is whose bytes cannot be read.
+    """The finding for a file whose bytes cannot be read.
 
     Raises:
         OSError: the call failed for another reason, which is no finding.

@@ -1,6 +1,6 @@
 """Checking a whole data directory that no process owns: what ``mainstem log verify`` does.
 
-Read only. Every file of the log is looked at; after a crash the last segment of an unsealed range
+Read only. Every file of the log is checked; after a crash the last segment of an unsealed range
 may end in a torn batch, which is what recovery is for and not damage, as long as it lies behind the
 recovery point.
 """
@@ -110,7 +110,7 @@ def _verify_directory(
         header = read_range_header(directory)
         seal = read_seal(directory)
     except (Corrupt, FileNotFoundError):
-        return  # reported already, and nothing says what the segments should be like
+        return  # reported already, and nothing records what the segments should be like
     is_trimmed = bases[0] > header.start_offset
     if seal is not None and not is_trimmed and len(bases) != seal.segment_count:
         cause = f"{len(bases)} segments where {seal.segment_count} were sealed"
@@ -145,7 +145,7 @@ def _verify_closed(
 
 
 def _verify_open(segment: Segment, point: RecoveryPoint | None) -> Iterator[Damage]:
-    """The segment that was being written to when the process died."""
+    """The segment that was being written to at the crash."""
     size = segment.path.stat().st_size
     durable = point.position if point and point.segment_base == segment.base_offset else 0
     fd = segment.file.fd

@@ -1,4 +1,4 @@
-"""Checking every byte of every file of a range."""
+"""Checks every byte of every file of a range."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def verify_range(directory: Path, segments: list[Segment]) -> list[Damage]:
     until = segments[0].base_offset
     for segment in segments:
         if segment.base_offset != until and not segment.dense:
-            found.append(Damage(segment.path, 0, f"begins where {until} is expected", until))
+            found.append(Damage(segment.path, 0, f"starts where {until} is expected", until))
         until = segment.until_offset
         found += verify_segment(segment)
     return found
@@ -37,7 +37,7 @@ def verify_segment(segment: Segment) -> list[Damage]:
     """Findings in one log file and, once it is finished, in its indexes."""
     found = verify_index(segment) if segment.finished else []
     if found and segment.dense:
-        return found  # without the index nothing says where batches begin
+        return found  # without the index nothing shows where batches start
     damage = check_segment(segment)
     return [*found, damage] if damage is not None else found
 
@@ -76,7 +76,7 @@ def verify_index(segment: Segment) -> list[Damage]:
     except OSError as error:
         return [damage_of(error, path)]
     if summary != segment.summary:
-        return [Damage(path, 0, "the index tells of another state of the log")]
+        return [Damage(path, 0, "the index describes another state of the log")]
     return _verify_entries(path, segment, index)
 
 

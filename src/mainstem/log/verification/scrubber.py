@@ -1,6 +1,6 @@
-"""Reading old bytes again, a little at a time, before somebody needs them.
+"""Reads old bytes again, a little at a time, to find damage early.
 
-The caller asks for a step now and then; a step checks a bounded number of bytes. Only finished
+The caller runs a step from time to time; a step checks a bounded number of bytes. Only finished
 segments are scrubbed: the one being written is checked when it is read. A round that has seen every
 segment starts over.
 """
@@ -23,7 +23,7 @@ STEP_BYTES = 1 * MIB
 
 
 class Scrubber:
-    """Goes round all logs; findings are handed to ``on_damage`` once per round."""
+    """Iterates over all logs; findings are passed to ``on_damage`` once per round."""
 
     def __init__(
         self, logs: Callable[[], Iterable[RangeLog]], on_damage: Callable[[Damage], None]
@@ -37,7 +37,7 @@ class Scrubber:
     def step(self) -> int:
         """Check about ``STEP_BYTES``; how many bytes were checked, 0 at the end of a round.
 
-        A file that cannot be read is damage, and the round goes on behind it. A round that finds
+        A file that cannot be read is damage, and the round continues behind it. A round that finds
         no free descriptor ends there: the next one checks what it left out.
         """
         done = 0
@@ -81,7 +81,7 @@ class Scrubber:
             cause = f"{size} bytes where {segment.size} were written"
             self._on_damage(Damage(segment.path, min(size, segment.size), cause))
         try:
-            file = segment.file  # held, or the descriptor might be put away between two steps
+            file = segment.file  # held, or the descriptor might be closed between two steps
             until = min(size, segment.size)
             for header, _ in scan.check_file(
                 file.fd, 0, until, segment.base_offset, segment.rules()

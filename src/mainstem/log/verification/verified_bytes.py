@@ -3,8 +3,8 @@
     checked           not looked at       checked after a jump         written by this process
     0 ───── prefix ─────────────── island_start ──── island_until ───── own_start ──────── size
 
-A reader that goes on from where it was extends the prefix or the island; one that jumps starts a
-new island, so that a look into the middle of a large file need not check all before it.
+A reader that continues where it was extends the prefix or the island; one that jumps starts a
+new island, so that a read in the middle of a large file need not check all before it.
 """
 
 
@@ -20,7 +20,7 @@ class VerifiedBytes:
         self._island_until = 0
 
     def adopt(self, size: int, *, checked: bool) -> None:
-        """The file was on disk before; with ``checked`` a scan has seen all of it."""
+        """The file was on disk before; ``checked``: a scan has verified all of it."""
         self.own_start = size
         self.prefix = size if checked else 0
 

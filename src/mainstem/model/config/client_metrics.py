@@ -1,4 +1,4 @@
-"""What clients are asked to measure (KIP-714): the settings of a subscription, by Kafka's names."""
+"""Settings of a client metrics subscription (KIP-714), by Kafka's names."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ SELECTORS = (
     "client_source_address",
     "client_source_port",
 )
-"""What a subscription may choose clients by."""
+"""Properties by which a subscription selects clients."""
 
 CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
     key.name: key
@@ -29,7 +29,7 @@ CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
             name=INTERVAL,
             type=INT,
             default=str(INTERVAL_MS_DEFAULT),
-            documentation="How often clients push what they have measured.",
+            documentation="How often clients push their metrics.",
             at_least=100,
             at_most=3_600_000,
         ),
@@ -38,7 +38,7 @@ CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
             type=LIST,
             default="",
             documentation=(
-                "Which clients are meant: a list of selector=expression, all of which have to "
+                "Which clients are selected: a list of selector=expression, all of which must "
                 f"match. Selectors are {', '.join(SELECTORS)}. Empty: every client."
             ),
         ),
@@ -47,7 +47,7 @@ CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
             type=LIST,
             default="",
             documentation=(
-                "Prefixes of the names of metrics that clients are asked for; * for all of them. "
+                "Prefixes of the names of metrics that clients push; * for all of them. "
                 "Empty: none."
             ),
         ),
@@ -57,7 +57,7 @@ CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
 
 
 def selectors_of(text: str) -> dict[str, str]:
-    """The expressions in a ``match``, by what they are compared with.
+    """The expressions in a ``match``, by selector.
 
     Raises:
         InvalidRequest: an unknown selector, one without an expression, or one given twice.
@@ -71,7 +71,7 @@ def selectors_of(text: str) -> dict[str, str]:
         if not equals or not pattern or name not in SELECTORS or name in found:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"{word[:100]!r} does not choose clients",
+                f"{word[:100]!r} is not a selector of clients",
                 subject=MATCH,
                 remedy=f"use selector=expression, each selector once: {', '.join(SELECTORS)}",
             )

@@ -1,7 +1,7 @@
 """Settings of one group, by Kafka's names; what is not set comes from the node.
 
-``consumer.*`` holds for groups that the coordinator assigns, ``share.*`` for groups that share
-records. A group may have both: which of them count is known once it has members.
+``consumer.*`` applies to groups that the coordinator assigns, ``share.*`` to groups that share
+records. A group may have both: which of them apply is known once it has members.
 """
 
 import re
@@ -34,42 +34,42 @@ GROUP_KEYS: dict[str, ConfigKey] = {
             name=HEARTBEAT_INTERVAL,
             type=INT,
             default="5000",
-            documentation="How often members of the group show that they live.",
+            documentation="How often members of the group send heartbeats.",
             at_least=1,
         ),
         ConfigKey(
             name=SESSION_TIMEOUT,
             type=INT,
             default="45000",
-            documentation="Silence after which a member of the group counts as dead.",
+            documentation="Time without a heartbeat after which a member counts as dead.",
             at_least=1,
         ),
         ConfigKey(
             name=SHARE_OFFSET_RESET,
             type=STRING,
             default=LATEST,
-            documentation="Where a share group begins to read: earliest, latest, or "
+            documentation="Where a share group starts to read: earliest, latest, or "
             "by_duration:P… with an ISO 8601 duration before now.",
         ),
         ConfigKey(
             name=SHARE_DELIVERY_LIMIT,
             type=INT,
             default="5",
-            documentation="How often a record is handed out before the share group gives it up.",
+            documentation="How often a record is delivered before the share group archives it.",
             at_least=2,
         ),
         ConfigKey(
             name=SHARE_HEARTBEAT_INTERVAL,
             type=INT,
             default="5000",
-            documentation="How often members of the share group show that they live.",
+            documentation="How often members of the share group send heartbeats.",
             at_least=1,
         ),
         ConfigKey(
             name=SHARE_ISOLATION,
             type=STRING,
             default=READ_UNCOMMITTED,
-            documentation="Whether the share group is given records of transactions that were "
+            documentation="Whether the share group reads records of transactions that were "
             "aborted or are still open.",
             one_of=(READ_COMMITTED, READ_UNCOMMITTED),
         ),
@@ -84,20 +84,20 @@ GROUP_KEYS: dict[str, ConfigKey] = {
             name=SHARE_LOCK_DURATION,
             type=INT,
             default="30000",
-            documentation="How long a record is a member's before it is given to another.",
+            documentation="How long a record stays locked before it is delivered again.",
             at_least=1000,
         ),
         ConfigKey(
             name=SHARE_RENEWS,
             type=BOOLEAN,
             default="true",
-            documentation="Whether members may keep a record for longer by renewing it.",
+            documentation="Whether members may extend the lock of a record by renewing it.",
         ),
         ConfigKey(
             name=SHARE_SESSION_TIMEOUT,
             type=INT,
             default="45000",
-            documentation="Silence after which a member of the share group counts as dead.",
+            documentation="Time without a heartbeat after which a member counts as dead.",
             at_least=1,
         ),
     )
@@ -113,7 +113,7 @@ NODE_NAMES = {name: f"group.{name}" for name in GROUP_KEYS if name not in OF_GRO
 
 
 class GroupBounds(Struct, frozen=True):
-    """What groups may set, (least, most), as the node's configuration says."""
+    """The bounds of group settings, (least, most), from the node's configuration."""
 
     session_timeout_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_ms: tuple[int, int] = (5_000, 15_000)
@@ -191,7 +191,7 @@ _DURATION = re.compile(
 
 
 def reset_of(text: str) -> str | int:
-    """Where a share group begins: ``EARLIEST``, ``LATEST``, or so many milliseconds ago.
+    """Where a share group starts: ``EARLIEST``, ``LATEST``, or this many milliseconds ago.
 
     Raises:
         InvalidRequest: the text is none of them.
@@ -206,7 +206,7 @@ def reset_of(text: str) -> str | int:
     if found is None:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"{text[:100]!r} is no place to begin",
+            f"{text[:100]!r} is not a reset strategy",
             subject=SHARE_OFFSET_RESET,
             remedy=f"use {EARLIEST}, {LATEST} or {_BY_DURATION}PnDTnHnMn.nS",
         )

@@ -1,6 +1,6 @@
-"""Settings of Kafka 4.3 nodes that mean nothing here, by name.
+"""Settings of Kafka 4.3 nodes that have no effect here, by name.
 
-They are neither shown nor taken; who sets one is told so, and not that the name is unknown.
+They are neither listed nor accepted; setting one is refused with an error of its own.
 """
 
 _NAMES = """

@@ -1,7 +1,7 @@
 """What a setting is: name, type, default, bounds, and how its text becomes a value.
 
-Settings travel as text, as Kafka clients send them. A key turns text into a value or refuses it
-with the key, the value and what would have been allowed; an unknown name is answered with the
+Settings are sent as text, as by Kafka clients. A key turns text into a value or refuses it
+with the key, the value and what is allowed; the error for an unknown name suggests the
 nearest known one. Topic keys have *synonyms*: the node-level names that supply their default.
 """
 
@@ -22,9 +22,9 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = "boolean", "string", "int", "long", "
 Value = bool | str | int | float | tuple[str, ...]
 
 VALUE_LENGTH_MAX = 1_000
-"""No setting needs a longer text; what clients send is kept and shown to others."""
+"""No setting needs a longer text; accepted texts are stored and listed."""
 NAME_LENGTH_MAX = 200
-"""Longer names are not compared with the known ones, which takes time, nor repeated whole."""
+"""Longer names are not compared with the known ones, which takes time, nor quoted in full."""
 
 _NUMBER_BOUNDS = {INT: (INT_MIN, INT_MAX), LONG: (LONG_MIN, LONG_MAX)}
 
@@ -46,11 +46,11 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
     synonyms: tuple[Synonym, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
-    stored_at_least: float | None = None  # what was allowed once: stored values keep holding
-    also: tuple[int, ...] = ()  # values outside the bounds that mean something of their own
+    stored_at_least: float | None = None  # what earlier releases allowed: stored values stay valid
+    also: tuple[int, ...] = ()  # values outside the bounds with a special meaning
     one_of: tuple[str, ...] = ()
     read_only: bool = False
-    nullable: bool = False  # shown without a value where there is none
+    nullable: bool = False  # listed without a value where there is none
 
     def parse(self, text: str, *, stored: bool = False) -> Value:
         """The typed value of ``text``, which may have been ``stored`` under older bounds.
@@ -71,7 +71,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         return self._parse_number(text.strip(), stored=stored)
 
     def allowed(self) -> str:
-        """What may be set, as a phrase for people."""
+        """A description of the allowed values."""
         if self.one_of:
             words = ", ".join(self.one_of)
             return f"a comma separated list of: {words}" if self.type == LIST else words
@@ -99,7 +99,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(words))
 
     def _parse_number(self, text: str, *, stored: bool) -> int | float:
-        # int() alone would also take "1_000" and digits of other scripts.
+        # int() alone would also accept "1_000" and digits of other scripts.
         plain = text.isascii() and "_" not in text
         try:
             number: int | float = float(text) if self.type == DOUBLE else int(text)
@@ -116,7 +116,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         if at_least is not None and number < at_least:
             raise self._refusal(text)
         if self.at_most is not None and number > self.at_most:
-            if stored:  # an upper bound that came later holds for what was set before
+            if stored:  # a later upper bound caps values that were stored before
                 return type(number)(self.at_most)
             raise self._refusal(text)
         return number
@@ -131,7 +131,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
 
 
 def unknown_key(name: str, known: Iterable[str], kind: str = "") -> InvalidRequest:
-    """The refusal of a name that is no setting, with the nearest that is."""
+    """The refusal of an unknown setting, with the nearest known name."""
     short = _short(name)
     near = get_close_matches(name, list(known), n=1) if short == name else []
     return InvalidRequest(

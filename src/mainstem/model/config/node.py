@@ -1,8 +1,8 @@
-"""The settings of a node by Kafka's names: what an administrator sees and may change at run time.
+"""The settings of a node by Kafka's names: those that administrators see and may change.
 
 Two kinds: node-level defaults of topic settings (``log.retention.ms``), which may be changed while
-the node runs, and settings fixed at start, which are shown. A node shows of the fixed ones only
-those it was started with, so that nothing is shown that it does not follow.
+the node runs, and settings fixed at start, which are read-only. A node lists of the fixed ones only
+those it was started with, so that every listed value is in effect.
 """
 
 from collections.abc import Mapping
@@ -36,17 +36,17 @@ def _fixed(
 
 
 _FIXED = (
-    _fixed("advertised.listeners", LIST, None, "Where clients reach this node."),
+    _fixed("advertised.listeners", LIST, None, "The addresses that clients connect to."),
     _fixed("auto.create.topics.enable", BOOLEAN, "true",
-           "Whether a topic that a client asks for is created on the spot."),
-    _fixed("broker.id", INT, None, "The number of this node."),
-    _fixed("broker.rack", STRING, None, "Where this node stands.", nullable=True),
-    _fixed("connections.max.idle.ms", LONG, None, "How long a silent connection is kept."),
-    _fixed("default.replication.factor", INT, "1", "Replicas of a topic that does not say.",
+           "Whether a missing topic is created when a client requests it."),
+    _fixed("broker.id", INT, None, "The id of this node."),
+    _fixed("broker.rack", STRING, None, "The rack of this node.", nullable=True),
+    _fixed("connections.max.idle.ms", LONG, None, "How long an idle connection is kept open."),
+    _fixed("default.replication.factor", INT, "1", "Replicas of a topic by default.",
            at_least=1),
     _fixed("delete.topic.enable", BOOLEAN, "true", "Whether clients may delete topics."),
     _fixed("group.consumer.heartbeat.interval.ms", INT, None,
-           "How often members of consumer groups show that they live.", at_least=1),
+           "How often members of consumer groups send heartbeats.", at_least=1),
     _fixed("group.consumer.max.size", INT, None,
            "The largest number of members of a consumer group.", at_least=1),
     _fixed("group.consumer.max.heartbeat.interval.ms", INT, None,
@@ -61,7 +61,7 @@ _FIXED = (
            "Which ways a group with members may change its protocol.",
            one_of=("bidirectional", "upgrade", "downgrade", "disabled")),
     _fixed("group.consumer.session.timeout.ms", INT, None,
-           "Silence after which a member of a consumer group counts as dead.", at_least=1),
+           "Time without a heartbeat after which a consumer group member is dead.", at_least=1),
     _fixed("group.initial.rebalance.delay.ms", INT, None,
            "How long a new group waits for further members.", at_least=0),
     _fixed("group.max.session.timeout.ms", INT, None, "The longest session of a group member.",
@@ -70,9 +70,9 @@ _FIXED = (
     _fixed("group.min.session.timeout.ms", INT, None, "The shortest session of a group member.",
            at_least=1),
     _fixed("group.share.delivery.count.limit", INT, None,
-           "How often a record is handed out before a share group gives it up.", at_least=2),
+           "How often a record is delivered before a share group archives it.", at_least=2),
     _fixed("group.share.heartbeat.interval.ms", INT, None,
-           "How often members of share groups show that they live.", at_least=1),
+           "How often members of share groups send heartbeats.", at_least=1),
     _fixed("group.share.max.delivery.count.limit", INT, None,
            "The largest delivery limit that a share group may set.", at_least=2),
     _fixed("group.share.max.heartbeat.interval.ms", INT, None,
@@ -100,44 +100,44 @@ _FIXED = (
     _fixed("group.share.partition.max.record.locks", INT, None,
            "Records of a partition between the first and the last in delivery.", at_least=1),
     _fixed("group.share.record.lock.duration.ms", INT, None,
-           "How long a record is a member's before it is given to another.", at_least=1),
+           "How long a record stays locked before it is delivered again.", at_least=1),
     _fixed("group.share.session.timeout.ms", INT, None,
-           "Silence after which a member of a share group counts as dead.", at_least=1),
+           "Time without a heartbeat after which a share group member is dead.", at_least=1),
     _fixed("auto.leader.rebalance.enable", BOOLEAN, None,
            "Whether writers move back to the replica that is preferred."),
     _fixed("connections.max.reauth.ms", LONG, None,
-           "How long a SASL login holds; 0: until the connection ends."),
+           "How long a SASL login is valid; 0: until the connection ends."),
     _fixed("controlled.shutdown.enable", BOOLEAN, None,
-           "Whether a node that stops hands its partitions over first."),
+           "Whether a node hands its partitions over before it stops."),
     _fixed("delegation.token.expiry.time.ms", LONG, None,
-           "How long a delegation token holds before it is renewed."),
+           "How long a delegation token is valid before it must be renewed."),
     _fixed("delegation.token.max.lifetime.ms", LONG, None,
-           "The longest life of a delegation token."),
+           "The longest lifetime of a delegation token."),
     _fixed("fetch.max.bytes", INT, None, "The largest answer to a fetch."),
     _fixed("group.consumer.assignors", LIST, None,
-           "Assignors of consumer groups, the default in front."),
+           "Assignors of consumer groups, the default first."),
     _fixed("group.coordinator.rebalance.protocols", LIST, None,
-           "The kinds of groups that are coordinated."),
+           "The group protocols that are enabled."),
     _fixed("group.share.assignors", LIST, None, "Assignors of share groups."),
     _fixed("listener.security.protocol.map", STRING, None,
-           "What the listeners speak, by their names."),
+           "The security protocol of each listener, by name."),
     _fixed("log.cleaner.backoff.ms", LONG, None, "How often compaction looks for work."),
     _fixed("log.cleaner.dedupe.buffer.size", LONG, None, "Memory for the keys of one compaction."),
     _fixed("log.cleaner.enable", BOOLEAN, None, "Whether topics are compacted."),
     _fixed("log.dir", STRING, None, "The folder that holds the node's data."),
     _fixed("max.incremental.fetch.session.cache.slots", INT, None,
-           "How many fetch sessions a listener remembers."),
+           "The largest number of fetch sessions of a listener."),
     _fixed("max.request.partition.size.limit", INT, None,
            "Partitions in one answer to DescribeTopicPartitions."),
-    _fixed("offset.metadata.max.bytes", INT, None, "The largest text beside a committed offset."),
+    _fixed("offset.metadata.max.bytes", INT, None, "The largest metadata of a committed offset."),
     _fixed("offsets.retention.check.interval.ms", LONG, None,
-           "How often expired offsets are looked for."),
+           "How often expired offsets are searched for."),
     _fixed("offsets.topic.replication.factor", INT, None,
            "Replicas of the internal topic of groups; fewer where there are fewer nodes."),
     _fixed("offsets.topic.segment.bytes", INT, None, "Segments of the internal topic of groups."),
-    _fixed("process.roles", LIST, None, "What this node does."),
+    _fixed("process.roles", LIST, None, "The roles of this node."),
     _fixed("remote.log.storage.system.enable", BOOLEAN, None,
-           "Whether old segments go to remote storage."),
+           "Whether old segments are moved to remote storage."),
     _fixed("sasl.enabled.mechanisms", LIST, None, "The SASL mechanisms of the listeners."),
     _fixed("sasl.oauthbearer.expected.audience", LIST, None,
            "Audiences of which a token must name one."),
@@ -145,8 +145,8 @@ _FIXED = (
     _fixed("sasl.oauthbearer.jwks.endpoint.url", STRING, None,
            "Where the issuer's public keys are."),
     _fixed("sasl.oauthbearer.sub.claim.name", STRING, None, "The claim that names the user."),
-    _fixed("ssl.client.auth", STRING, None, "Whether clients show a certificate."),
-    _fixed("ssl.enabled.protocols", LIST, None, "The versions of TLS that are spoken."),
+    _fixed("ssl.client.auth", STRING, None, "Whether clients present a certificate."),
+    _fixed("ssl.enabled.protocols", LIST, None, "The enabled versions of TLS."),
     _fixed("ssl.principal.mapping.rules", STRING, None, "How a certificate's name becomes a user."),
     _fixed("telemetry.max.bytes", INT, None, "The largest push of a client's metrics."),
     _fixed("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, None,
@@ -162,9 +162,9 @@ _FIXED = (
     _fixed("listeners", LIST, None, "The addresses that this node listens on."),
     _fixed("log.dirs", LIST, None, "The folder that holds the node's data."),
     _fixed("log.retention.check.interval.ms", LONG, None, "How often retention runs.", at_least=1),
-    _fixed("max.connections", INT, None, "How many connections the node takes.", at_least=0),
-    _fixed("node.id", INT, None, "The number of this node."),
-    _fixed("num.partitions", INT, "1", "Partitions of a topic that does not say.", at_least=1),
+    _fixed("max.connections", INT, None, "The largest number of client connections.", at_least=0),
+    _fixed("node.id", INT, None, "The id of this node."),
+    _fixed("num.partitions", INT, "1", "Partitions of a topic by default.", at_least=1),
     _fixed("offsets.retention.minutes", INT, None,
            "How long the offsets of an empty group are kept.", at_least=1),
     _fixed("offsets.topic.num.partitions", INT, None,
@@ -174,9 +174,9 @@ _FIXED = (
     _fixed("transaction.state.log.num.partitions", INT, None,
            "Partitions of the internal topic of transactions.", at_least=1),
     _fixed("transaction.two.phase.commit.enable", BOOLEAN, None,
-           "Whether outside coordinators may end transactions, however long that takes."),
+           "Whether external coordinators may end transactions (two-phase commit)."),
     _fixed("transactional.id.expiration.ms", INT, None,
-           "How long an unused transactional id is remembered.", at_least=1),
+           "How long an unused transactional id is kept.", at_least=1),
 )  # fmt: skip
 
 
@@ -184,14 +184,14 @@ def _topic_defaults() -> dict[str, ConfigKey]:
     keys = {}
     for key in TOPIC_KEYS.values():
         for synonym in key.synonyms:
-            # Kafka gives only the last of several names, the coarsest, the default.
+            # In Kafka only the last of several names, the coarsest, has the default.
             has_default = synonym is key.synonyms[-1] and key.default is not None
             keys[synonym.name] = ConfigKey(
                 name=synonym.name,
                 type=key.type if synonym.factor == 1 else INT,
                 default=_in_units(key.default, synonym.factor) if has_default else None,
                 nullable=not has_default,
-                documentation=f"What topics get that do not set `{key.name}`. {key.documentation}",
+                documentation=f"The default of `{key.name}`. {key.documentation}",
                 at_least=key.at_least if synonym.factor == 1 else -1,
                 at_most=key.at_most,
                 also=key.also,
@@ -238,7 +238,7 @@ def check_node_configs(configs: Mapping[str, str], *, dynamic: bool) -> None:
 
 
 def unknown_node_key(name: str) -> InvalidRequest:
-    """The refusal of a name that is no setting of a node here; it may be one of Kafka's."""
+    """The refusal of a name that is no setting of this node; it may be one of Kafka's."""
     if name not in KAFKA_ONLY_NAMES:
         return unknown_key(name, NODE_KEYS, "node")
     return InvalidRequest(

@@ -109,7 +109,7 @@ _KEYS = (
     _key(
         "max.message.bytes", INT, "1048588", "message.max.bytes",
         at_least=0, at_most=limits.BATCH_BYTES_MAX,
-        documentation="The largest batch that the topic takes, in bytes as stored. Nodes copy a "
+        documentation="The largest batch that the topic accepts, in bytes as stored. Nodes copy a "
         "batch in one piece, so there is an upper bound; a larger value stored by an earlier "
         "release counts as that bound.",
     ),
@@ -152,7 +152,7 @@ _KEYS = (
     _key(
         "min.insync.replicas", INT, "1", "min.insync.replicas",
         at_least=1,
-        documentation="How few replicas a range may have and still take records with acks=all.",
+        documentation="In-sync replicas that a range needs to accept records with acks=all.",
     ),
     _key(
         "preallocate", BOOLEAN, "false", "log.preallocate",
@@ -176,7 +176,7 @@ _KEYS = (
     _key(
         "segment.bytes", INT, "1073741824", "log.segment.bytes",
         at_least=MIB, stored_at_least=14,
-        documentation="How large a segment file grows before the next one begins. Retention and "
+        documentation="How large a segment file grows before the next one starts. Retention and "
         "compaction work on whole segments.",
     ),
     _key(
@@ -188,13 +188,13 @@ _KEYS = (
         "segment.jitter.ms", LONG, "0",
         "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS),
         at_least=0,
-        documentation="Up to this much is taken off `segment.ms`, by stream, so that not all begin "
+        documentation="Up to this much is taken off `segment.ms`, by stream, so that not all start "
         "a new segment at once.",
     ),
     _key(
         "segment.ms", LONG, "604800000", "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS),
         at_least=1,
-        documentation="How old the first record of a segment may grow before the next one begins.",
+        documentation="How old the first record of a segment may grow before the next one starts.",
     ),
     _key(
         "unclean.leader.election.enable", BOOLEAN, "false", "unclean.leader.election.enable",
@@ -214,7 +214,7 @@ INTERNAL_SEGMENT_BYTES = ConfigKey(
     at_least=14,
     documentation="Overrides `segment.bytes` with sizes below its minimum, for tests.",
 )
-"""As in Kafka: taken, followed and neither listed nor shown."""
+"""As in Kafka: accepted and applied, but neither listed nor described."""
 
 SETTABLE_KEYS = {**TOPIC_KEYS, INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES}
 """Every name that may be set on a topic."""
@@ -274,7 +274,7 @@ def topic_settings(
 def _parsed(
     topic_level: frozenset[tuple[str, str]], node_level: frozenset[tuple[str, str]]
 ) -> TopicSettings:
-    """Parse once what many topics have in common and is asked for again and again."""
+    """Cache parsed settings, which many topics share."""
     configs, node = dict(topic_level), dict(node_level)
     got: dict[str, Value] = {}
     for key in _KEYS:

@@ -1,4 +1,4 @@
-"""View over one Kafka v2 record batch: its 61-byte header and the little that may be changed in it.
+"""View over one Kafka v2 record batch: its 61-byte header and the fields that may be changed.
 
     0       8       12     16     17   21    23          27      35    43   51   53   57     61
     base    length  epoch  magic  crc  attr  last offset  first  max   pid  pep  seq  count  records
@@ -91,31 +91,31 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
 
-# What ``HEADER`` unpacked as a header: ``BatchHeader._make`` without a call of Python code, and
+# A header from the unpacked fields: ``BatchHeader._make`` without a call of Python code, and
 # without counting the fields, which are as many as the format has.
 make_header: Callable[[tuple[int, ...]], BatchHeader] = partial(tuple.__new__, BatchHeader)
 
 
 def read_header(buf: Buffer, at: int = 0) -> BatchHeader:
-    """Unpack the header at ``at``; checks nothing but that the bytes are there."""
+    """Unpack the header at ``at``; checks only that there are enough bytes."""
     if len(buf) - at < HEADER_BYTES:
-        raise Corrupt(f"a batch header needs {HEADER_BYTES} bytes, {len(buf) - at} are there")
+        raise Corrupt(f"a batch header needs {HEADER_BYTES} bytes, {len(buf) - at} are available")
     return make_header(HEADER.unpack_from(buf, at))
 
 
 def check_stored(buf: memoryview, at: int, header: BatchHeader) -> None:
     """Check bytes from a file: length, magic and checksum; raise ``Corrupt`` otherwise."""
     if header.magic != MAGIC:
-        raise Corrupt(f"magic {header.magic} where {MAGIC} is expected")
+        raise Corrupt(f"magic {header.magic}, expected {MAGIC}")
     if header.size < HEADER_BYTES or at + header.size > len(buf):
-        raise Corrupt(f"batch length {header.length} does not fit the bytes at hand")
+        raise Corrupt(f"batch length {header.length} does not fit the available bytes")
     found = crc32c(buf[at + _CRC_START : at + header.size])
     if found != header.crc:
-        raise Corrupt(f"checksum {found:#010x} where the header says {header.crc:#010x}")
+        raise Corrupt(f"checksum {found:#010x}, but the header has {header.crc:#010x}")
 
 
 def check_produced(buf: memoryview, start: int, until: int) -> BatchHeader:
-    """Check what a client sent for one partition: exactly one whole, sound data batch.
+    """Check what a client sent for one partition: exactly one complete, valid data batch.
 
     Raises:
         InvalidRequest: an old format, a control batch, several batches, impossible counts.
@@ -158,5 +158,5 @@ def stamp(buf: bytearray | memoryview, at: int, base_offset: int, epoch: int) ->
 
 
 def reseal(batch: memoryview) -> None:
-    """Write the checksum anew, after a field that it covers was changed."""
+    """Recompute the checksum after a field that it covers was changed."""
     STAMP_CRC.pack_into(batch, _CRC_START - 4, crc32c(batch[_CRC_START:]))

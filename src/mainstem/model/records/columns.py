@@ -6,7 +6,7 @@
 Columns are laid out as Arrow lays them out (validity bits, 32-bit offsets, data; numbers in the
 machine's byte order), so that Arrow takes them without a copy, but nothing here needs Arrow. The
 work is done by the compiled ``_native`` where it was built, else by ``plain_columns``; both give
-the same bytes. Promises: whatever a batch holds, the result is sound or ``Corrupt`` is raised.
+the same bytes. Guarantee: for any bytes, the result is valid or ``Corrupt`` is raised.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ else:
 
 _ENGINE: ModuleType = plain_columns if COMPILED is None else COMPILED
 
-Buffer = Any  # whatever offers its bytes: bytes, memoryview, an Arrow buffer, a numpy array
+Buffer = Any  # any buffer: bytes, memoryview, an Arrow buffer, a numpy array
 
 
 class PlainBatch(NamedTuple):
@@ -116,7 +116,7 @@ class EncodedRecords(NamedTuple):
 def plain_batch(
     header: BatchHeader, data: memoryview, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> PlainBatch:
-    """A batch that is ready to be decoded, its checksum looked at.
+    """A batch that is ready to be decoded, its checksum verified.
 
     Raises:
         Corrupt: the batch does not fit its checksum or cannot be uncompressed.

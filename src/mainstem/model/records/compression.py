@@ -1,12 +1,12 @@
 """The codecs of a record batch: none, gzip, snappy, lz4, zstd are numbers 0 to 4 of its attributes.
 
-Promises: ``decompress`` never returns, nor asks memory for, more than its limit, whatever the bytes
-claim; damage of any kind is ``Corrupt``; what ``compress`` writes, the Java client, librdkafka and
-the Python clients read. The codec libraries are imported here and nowhere else.
+Guarantees: ``decompress`` never returns or allocates more than its limit, whatever size the bytes
+claim; any damage raises ``Corrupt``; the Java client, librdkafka and the Python clients read what
+``compress`` writes. The codec libraries are imported only here.
 
-Two wire habits worth knowing. Snappy travels either as one raw block (librdkafka) or in the framing
+Two details of the wire formats. Snappy data is either one raw block (librdkafka) or in the framing
 of the Java library, a header and length-prefixed blocks; both are read and the framing is written,
-since every client takes it. LZ4 frames are written with independent blocks and without a content
+since every client accepts it. LZ4 frames are written with independent blocks and without a content
 size, because the Java client refuses linked blocks.
 """
 
@@ -165,7 +165,7 @@ def _read_zstd(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _check_zstd_frames(data: bytes) -> None:
-    """Walk frames and blocks (RFC 8878 §3.1): the library's reader takes a cut frame for an end."""
+    """Walk frames and blocks (RFC 8878 §3.1): the library's reader ends silently at a cut frame."""
     at = 0
     while at < len(data) or not data:
         try:
@@ -207,7 +207,7 @@ def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
         size = _LENGTH.unpack_from(data, at)[0]
         at += 4
         if size < 0 or at + size > len(data):
-            raise Corrupt(f"snappy: block of {size} bytes where {len(data) - at} are left")
+            raise Corrupt(f"snappy: block of {size} bytes, but {len(data) - at} are left")
         left = _take(
             _snappy_block(data[at : at + size], left, limit_bytes), parts, left, limit_bytes
         )

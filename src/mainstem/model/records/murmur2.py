@@ -1,6 +1,6 @@
-"""The hash that sends a key to a partition, shared by everything that writes records.
+"""The hash that maps a key to a partition, shared by everything that writes records.
 
-Promise: a key goes where Kafka's own default partitioner sends it (murmur2 with seed 0x9747b28c,
+Guarantee: a key goes where Kafka's own default partitioner sends it (murmur2 with seed 0x9747b28c,
 sign bit cleared, modulo the number of partitions), whichever protocol brought the record.
 """
 

@@ -1,6 +1,6 @@
-"""What ``_native`` does, in Python: for machines without a compiler, and to test the other against.
+"""``_native`` in Python: for machines without a compiler, and to test the compiled one.
 
-The functions take and give the same values as the compiled ones, byte for byte. Use them through
+The functions take and return the same values as the compiled ones, byte for byte. Use them through
 ``columns``.
 """
 
@@ -22,7 +22,7 @@ Given = tuple[Any, Any, Any, int, int]
 
 
 class _Validity:
-    """Bits that say which rows have a value."""
+    """Validity bits: which rows have a value."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
@@ -122,7 +122,7 @@ def decode(
     until: int,
     with_headers: bool,  # noqa: FBT001  # the signature of the compiled function
 ) -> tuple[Any, ...]:
-    """The columns of the records between two offsets; ``ValueError`` when they make no sense."""
+    """The columns of the records between two offsets; ``ValueError`` if they are malformed."""
     decoder = _Decoder(start, until, with_headers=with_headers)
     try:
         for batch in batches:
@@ -210,7 +210,7 @@ class _Nothing:
 
 
 class _Reader:
-    """The byte strings of a column that was handed in."""
+    """The byte strings of an input column."""
 
     def __init__(self, given: Given) -> None:
         validity, offsets, data, self._first, self._rows = given
@@ -297,5 +297,5 @@ def _write_field(out: bytearray, content: bytes | None) -> None:
 
 
 def _wrapped(number: int) -> int:
-    """What fits 64 bits; times so far apart are nonsense and wrap round twice."""
+    """A number wrapped to 64 bits, as the compiled code wraps invalid times."""
     return (number - _INT64_MIN) % (1 << 64) + _INT64_MIN

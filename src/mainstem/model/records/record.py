@@ -1,11 +1,11 @@
 """Build and iterate the single records of v2 batches: for readers, coordinators and compaction.
 
-The produce and fetch paths never come here; the batch is their unit. A record inside a batch is
+The produce and fetch paths do not use it; the batch is their unit. A record inside a batch is
 
     length  attributes  timestamp delta  offset delta  key  value  headers
 
-with every number a zigzag varint and -1 for an absent key or value. Promises: whatever the bytes,
-``records_of`` yields sound records or raises ``Corrupt``, within ``limit_bytes`` of memory; gaps
+with every number a zigzag varint and -1 for an absent key or value. Guarantees: for any bytes,
+``records_of`` yields valid records or raises ``Corrupt``, within ``limit_bytes`` of memory; gaps
 between offsets, which compaction leaves behind, are kept.
 """
 
@@ -55,12 +55,12 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-# What a record is made of, for those who build many and need no names.
+# A record as a plain tuple, for code that builds many.
 RecordFields = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 class ProducerStamp(NamedTuple):
-    """Who wrote a batch, for duplicate detection; the defaults mean nobody in particular."""
+    """The producer of a batch, for duplicate detection; the defaults mean none."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1
@@ -81,7 +81,7 @@ def build_batch(
 ) -> bytearray:
     """One batch at base offset 0, ready to be stamped.
 
-    Records are numbered by their place in the list; their ``offset`` is not looked at. ``flags``
+    Records are numbered by their index in the list; their ``offset`` is ignored. ``flags``
     are attribute bits beside the codec (transactional, control, append time).
     """
     assert records, "a batch holds at least one record"
@@ -118,7 +118,7 @@ def write_header(batch: bytearray, header: BatchHeader) -> None:
 
 
 def batches_of(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches in a fetch answer; a last one that was cut is left out, as clients do."""
+    """The complete batches in a fetch answer; an incomplete last one is left out, as clients do."""
     view = memoryview(data)
     at = 0
     while len(view) - at >= HEADER_BYTES:
@@ -181,7 +181,7 @@ def record_bounds(body: bytes, at: int) -> tuple[int, int]:
     except IndexError:
         raise Corrupt("the batch ends inside a record length") from None
     if size < _RECORD_BYTES_MIN - 1 or at + size > len(body):
-        raise Corrupt(f"record of {size} bytes where {len(body) - at} are left")
+        raise Corrupt(f"record of {size} bytes, but {len(body) - at} are left")
     return at, at + size
 
 
@@ -244,7 +244,7 @@ def encode_record(out: bytearray, offset_delta: int, timestamp_delta: int, recor
 def _encode_all(records: Sequence[RecordFields], first_timestamp: int) -> bytes:
     """All records of a batch, as ``encode_record`` writes them.
 
-    Neighbours have much in common: what is as it was in the record before is not encoded anew.
+    Parts equal to those of the previous record are not encoded again.
     """
     pieces: list[Buffer] = []
     known_time, known_key, known_size = first_timestamp, None, -1
@@ -348,7 +348,7 @@ def _read_field(body: bytes, at: int, until: int) -> tuple[bytes | None, int]:
         return None, at
     end = at + size
     if end > until:
-        raise Corrupt(f"a field of {size} bytes where {until - at} are left")
+        raise Corrupt(f"a field of {size} bytes, but {until - at} are left")
     return body[at:end], end
 
 
@@ -362,6 +362,6 @@ def _read_headers(body: bytes, at: int, until: int) -> tuple[tuple[Header, ...],
         if name is None:
             raise Corrupt("a header without a name")
         value, at = _read_field(body, at, until)
-        # Names are text by agreement only; clients show what is not text in the same way.
+        # Header names are text by convention only; clients decode other bytes in the same way.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at

@@ -1,8 +1,8 @@
-"""Where the other nodes are: remembered on disk, since the catalogue cannot be asked without them.
+"""Addresses of the other nodes, kept on disk: without them the catalogue cannot be reached.
 
-What a node says of itself counts; what others say of it fills gaps. A lost or damaged book is no
-loss: nodes introduce themselves again. One of a later version is left as it is. On a full disk the
-file stays as it was, and is written when a node is next heard of.
+An address announced by the node itself overrides one reported by others. A lost or damaged file
+does no harm: nodes announce themselves again. A file of a later version is left unchanged. On a
+full disk the file stays as it was, and is written when the next address arrives.
 """
 
 import logging
@@ -44,12 +44,12 @@ class AddressBook:
         except FileNotFoundError:
             return
         except DECODE_ERRORS as error:
-            _log.warning("%s is unreadable and begun anew: %s", path, error)
+            _log.warning("%s is unreadable and is replaced by an empty one: %s", path, error)
             return
         self._addresses = {NodeId(node): address for node, address in found.items()}
 
     def address_of(self, node: NodeId) -> Address | None:
-        """Where a node is, if that is known."""
+        """The address of a node, if it is known."""
         return self._addresses.get(node)
 
     def all(self) -> dict[NodeId, Address]:
@@ -57,24 +57,24 @@ class AddressBook:
         return dict(self._addresses)
 
     def put(self, node: NodeId, address: Address) -> None:
-        """A node said where it is."""
+        """Store the address that a node announced of itself."""
         if address[1] and (self._is_late or self._addresses.get(node) != address):
             self._addresses[node] = address
             self._write()
 
     def put_node(self, node: Node) -> None:
-        """A node registered."""
+        """Store the address of a node that registered."""
         self.put(node.id, (node.peer_host, node.peer_port))
 
     def fill(self, known: dict[NodeId, Address]) -> None:
-        """Another node said where the others are."""
+        """Store addresses that another node reported, where none is known."""
         new = {node: address for node, address in known.items() if node not in self._addresses}
         if new:
             self._addresses |= new
             self._write()
 
     def drop(self, node: NodeId) -> None:
-        """A node is gone for good."""
+        """Remove a node that left the cluster for good."""
         if self._addresses.pop(node, None) is not None:
             self._write()
 

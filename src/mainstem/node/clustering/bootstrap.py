@@ -1,4 +1,4 @@
-"""From a node alone to the first of a cluster: its catalogue becomes the group's beginning."""
+"""Makes a single node the first of a cluster: its catalogue becomes the first snapshot."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def bootstrap_state(data: Path) -> Catalogue:
-    """The catalogue that a node had alone; empty for a new folder.
+    """The catalogue that the node kept as a single node; empty for a new folder.
 
     Raises:
         Corrupt: it is damaged.
@@ -35,15 +35,15 @@ def bootstrap_state(data: Path) -> Catalogue:
 
 
 def bootstrap_group(folder: Path, node: NodeId, catalogue: Catalogue) -> None:
-    """Put down what the group of this one node begins with; its log is made when it is opened."""
+    """Write the initial state of the group of this one node; opening it creates its log."""
     folder.mkdir(parents=True, exist_ok=True)
     state = msgspec.json.encode(catalogue.state()) if catalogue.cluster_id else b""
     SnapshotStorage(folder).save(initial_state((node,)).snapshot, state)
 
 
 def archive_journal(data: Path) -> None:
-    """The group holds the catalogue from now on: what the node kept alone is history."""
+    """Move the single node's catalogue aside: the group holds the catalogue from now on."""
     folder, aside = data / ALONE, data / ASIDE
     if folder.exists() and not aside.exists():
         folder.rename(aside)
-        _log.info("the catalogue is kept by the group now; what there was is in %s", aside)
+        _log.info("the catalogue is kept by the group now; the previous files are in %s", aside)

@@ -1,8 +1,8 @@
-"""This node's gossip: on UDP of its peer port, and by questions over the lines between nodes.
+"""This node's gossip: over UDP on its peer port, and as requests over peer connections.
 
-It tells the others where this node is and what it is like, and hears the same of them. All of it is
-hints: an address is tried, a silent node is looked for at once, and people are shown who is seen.
-Who is dead is decided by leases. Promise: a node that cannot gossip says so and works all the same.
+Nodes exchange their addresses, load and state. All of it is hints: an address is tried, an
+unresponsive node is probed at once, and operators see which nodes are reachable. Leases decide
+which nodes are dead. Guarantee: a node that cannot gossip logs that and works all the same.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ from mainstem.placement.state.cluster_view import GossipStatus, Seen
 STREAM_TIMEOUT_S: Final = 5.0
 MEET_PAUSE_S: Final = 2.0
 LOAD_PAUSE_S: Final = 5.0
-# Loads that differ by less are not worth telling everybody.
+# Smaller differences of load are not announced.
 LOAD_STEP: Final = 0.05
 CPU: Final = "cpu"
-# What placement is told of a load: quarters of a core, so that it seldom changes.
+# The unit of load that placement sees: quarters of a core, so that it seldom changes.
 BUSY_STEPS_PER_CORE: Final = 4
 BUSY_MAX: Final = 8
 
@@ -54,12 +54,12 @@ _log = logging.getLogger(__name__)
 
 
 class GossipExchanges:
-    """Exchanges of gossip as questions to other nodes, so that one port serves both.
+    """Gossip exchanges as requests to other nodes, so that one port serves both.
 
     Args:
-        peers: how they are asked.
-        seal: keeps strangers out.
-        answer: what to say to a question.
+        peers: sends requests to them.
+        seal: authenticates messages with the cluster's secret.
+        answer: computes the answer to a request.
     """
 
     def __init__(self, peers: Peers, seal: GossipCipher, answer: Callable[[bytes], bytes]) -> None:
@@ -68,12 +68,12 @@ class GossipExchanges:
         self._answer = answer
 
     async def listen(self, host: str, port: int) -> Address:
-        """Answer from now on, where the node listens already."""
+        """Answer requests from now on; the node listens already."""
         self._peers.serve(PeerService.GOSSIP, self._serve)
         return Address(host, port)
 
     async def ask(self, address: Address, question: bytes) -> bytes:
-        """The answer to a question."""
+        """The answer to a request."""
         try:
             answer = await self._peers.ask_at(
                 address, PeerService.GOSSIP, [self._seal.seal(question)], timeout_s=STREAM_TIMEOUT_S
@@ -85,7 +85,7 @@ class GossipExchanges:
         return self._seal.open(bytes(answer))
 
     def close(self) -> None:
-        """Nothing to close: the lines between nodes are closed by those who opened them."""
+        """Nothing to close: peer connections are closed by their owner."""
 
     async def _serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
         return [self._seal.seal(self._answer(self._seal.open(bytes(body))))]
@@ -95,8 +95,8 @@ class NodeGossip:
     """Runs gossip over UDP and over the connections between nodes.
 
     Args:
-        peers: the lines to other nodes.
-        addresses: where they are.
+        peers: the connections to other nodes.
+        addresses: their addresses.
         clock: the time.
     """
 
@@ -111,7 +111,7 @@ class NodeGossip:
     async def start(
         self, cluster: str, secrets: tuple[bytes, ...], node: Node, directory: str, bind_host: str
     ) -> None:
-        """Gossip from now on."""
+        """Start gossip."""
         seal = GossipCipher(cluster, secrets, os.urandom)
         peers = self._peers
         gossip = Gossip(
@@ -121,7 +121,7 @@ class NodeGossip:
             lambda seal, answer, _: GossipExchanges(peers, seal, answer),
         )
         address = Address(node.peer_host, node.peer_port)
-        born_ms = self._clock.wall_ms()  # outranks what is said of the process before
+        born_ms = self._clock.wall_ms()  # outranks statements about the previous process
         about = SelfDescription(
             address,
             broker_epoch=born_ms,
@@ -140,23 +140,23 @@ class NodeGossip:
         self._gossip, self._seal = gossip, seal
 
     def probe_soon(self) -> None:
-        """Notice silence sooner, where networks and disks never stall."""
+        """Use shorter time-outs, for networks and disks that never stall."""
         self._settings = FAST
 
     def know(self, secrets: tuple[bytes, ...]) -> None:
-        """The cluster's secrets have changed."""
+        """Use the changed secrets of the cluster."""
         if self._seal is not None:
             self._seal.know(secrets)
 
     def works(
         self, meet: Callable[[], Sequence[tuple[str, int]]]
     ) -> Sequence[Coroutine[None, None, None]]:
-        """What is done for as long as the node runs; ``meet``: where others are, or may be."""
+        """Run until cancelled; ``meet``: addresses, known or possible, of other nodes."""
         gossip = self._gossip
         return [] if gossip is None else [_find_others(gossip, meet), self._send_load(gossip)]
 
     def seen(self, node: NodeId) -> GossipStatus:
-        """How a node is, as far as is heard."""
+        """The state of a node according to gossip."""
         if self._gossip is None:
             return GossipStatus("unknown", None)
         members_table = self._gossip.swim.members_table
@@ -182,15 +182,15 @@ class NodeGossip:
         if self._gossip is not None:
             await self._gossip.close()
 
-    # Inside.
+    # Internals.
 
     def _changed(self, change: MemberChange) -> None:
         claim = change.after
         if claim.state is MemberState.ALIVE:
-            # Only the node itself says where it is; it may have moved since it registered.
+            # Only the node itself announces its address; it may have moved since it registered.
             self._addresses.put(claim.node, (claim.about.address.host, claim.about.address.port))
         elif claim.state is not MemberState.LEFT:
-            # On a busy machine suspicions come and go; that a node is dead is news.
+            # On a busy machine suspicions come and go; only a node's death is logged at INFO.
             is_dead = claim.state is MemberState.DEAD
             level = logging.INFO if is_dead else logging.DEBUG
             _log.log(level, "node %d is %s", claim.node, _SEEN[claim.state])

@@ -1,11 +1,11 @@
 """Groups at any node: shown, listed and deleted by the nodes that coordinate them.
 
-    a node that is asked ── View, Delete ──▶ the coordinator of the group
+    a requested node     ── View, Delete ──▶ the coordinator of the group
                          ── List ──────────▶ every node that coordinates groups
 
-For administrators, who come to whichever node they reach; members of groups find the coordinator by
-themselves. Promises: a list holds every group of the cluster or is refused; what is deleted was
-deleted by its coordinator. While coordinators move the question is asked again, for a while.
+For administrators, who may connect to any node; members of groups find the coordinator by
+themselves. Guarantees: a list holds every group of the cluster or is refused; a group is deleted
+only by its coordinator. While coordinators move, requests are repeated for a while.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from mainstem.model.ids import NO_NODE, NodeId
 
 WAIT_MAX_S: Final = 10.0
 ASK_TIMEOUT_S: Final = 15.0
-# Nothing was done where these are answered.
+# With these errors nothing was done.
 _UNDONE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOADING, ErrorCode.WRITER_UNAVAILABLE}
 )
-# Something may have been done: who only looks tries again.
+# With these something may have been done: only reads are retried.
 _UNKNOWN: Final = frozenset({ErrorCode.COORDINATOR_UNAVAILABLE, ErrorCode.TIMED_OUT})
 Found = TypeVar("Found")
 
 
 class Coordinators(Protocol):
-    """Who coordinates what, as far as this node knows."""
+    """Which node coordinates which groups, as far as this node knows."""
 
     def partition_of(self, group_id: str) -> int:
         """The partition of the internal topic that a group is kept in."""
@@ -44,33 +44,33 @@ class Coordinators(Protocol):
         ...
 
     def by_node(self) -> Mapping[NodeId, Sequence[int]]:
-        """The partitions that each node coordinates; ``NO_NODE``: nobody now."""
+        """The partitions that each node coordinates; ``NO_NODE``: those without a coordinator."""
         ...
 
 
 class List(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The groups of these partitions?"""
+    """Request: list the groups of these partitions."""
 
     partitions: Sequence[int]
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What is known of a group?"""
+    """Request: describe a group."""
 
     group_id: str
 
 
 class Delete(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Forget an empty group."""
+    """Request: delete an empty group."""
 
     group_id: str
 
 
 class _NoCoordinator(Unavailable):
-    """There is no coordinator now, so nobody was asked."""
+    """There is no coordinator now, so no request was sent."""
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.COORDINATOR_UNAVAILABLE, "nobody coordinates it now")
+        super().__init__(ErrorCode.COORDINATOR_UNAVAILABLE, "it has no coordinator now")
 
 
 _asked = msgspec.msgpack.Decoder(List | View | Delete)
@@ -83,8 +83,8 @@ class ForwardingGroups:
     Args:
         local: those that this node coordinates.
         node: this node.
-        peers: how others are asked.
-        coordinators: who coordinates what.
+        peers: sends requests to other nodes.
+        coordinators: which node coordinates which groups.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ForwardingGroups:
         """Every group of the cluster.
 
         Raises:
-            Unavailable: some are coordinated by nobody, or by a node that does not answer.
+            Unavailable: some have no coordinator, or one that does not answer.
         """
 
         async def every() -> Sequence[ListedGroup]:
@@ -110,7 +110,7 @@ class ForwardingGroups:
         return await _patiently(every, _UNDONE | _UNKNOWN)
 
     async def view(self, group_id: str) -> GroupView:
-        """One group with its members and where it stands."""
+        """One group with its members and committed offsets."""
 
         async def one() -> GroupView:
             node = self._coordinator_of(group_id)
@@ -121,10 +121,10 @@ class ForwardingGroups:
         return await _patiently(one, _UNDONE | _UNKNOWN)
 
     async def delete(self, group_id: str) -> None:
-        """Forget an empty group and where it stood.
+        """Delete an empty group and its committed offsets.
 
         Raises:
-            Unavailable: it has no coordinator now, or it is not known whether that has done it.
+            Unavailable: it has no coordinator now, or it is unknown whether it was deleted.
         """
 
         async def one() -> None:
@@ -137,11 +137,11 @@ class ForwardingGroups:
         await _patiently(one, _UNDONE)
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node asks (the handler of ``PeerService.GROUPS``)."""
+        """Handle a request of another node (``PeerService.GROUPS``)."""
         try:
             asked = _asked.decode(body)
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not a question about groups: {error}") from error
+            raise Corrupt(f"malformed request about groups: {error}") from error
         if isinstance(asked, List):
             return [_encode(await self._listed_here(asked.partitions))]
         if isinstance(asked, View):
@@ -162,7 +162,7 @@ class ForwardingGroups:
         return _decoded(await self._ask(node, List(partitions)), list[ListedGroup])
 
     async def _listed_here(self, partitions: Sequence[int]) -> Sequence[ListedGroup]:
-        """The groups of exactly these: what this node no longer has another one lists."""
+        """The groups of exactly these partitions: another node lists those it took over."""
         coordinators, wanted = self._coordinators, frozenset(partitions)
         for partition in wanted:
             coordinators.check_here(partition)
@@ -191,4 +191,4 @@ def _decoded(answer: memoryview, kind: type[Found]) -> Found:
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except DECODE_ERRORS as error:
-        raise Corrupt(f"not what a coordinator tells of groups: {error}") from error
+        raise Corrupt(f"malformed answer about groups: {error}") from error

@@ -1,12 +1,12 @@
-"""How a node becomes part of a cluster, and tells the others where it is after every start.
+"""How a node joins a cluster, and announces its address to the other nodes after every start.
 
-    newcomer                     any node                      the leader of the catalogue
+    joining node                 any node                      the leader of the catalogue
     JoinRequest(node) ──────▶ notes the address
                        ◀──────── JoinReply(cluster, addresses, leader)
     Admit              ──────────────────────────────────────▶ adds a learner to the group
 
-A node that joins without anything on its disk while its number is taken is refused: either two
-nodes have one number, or a disk was lost, and then what it once promised is forgotten too.
+A node that joins with an empty disk while its node id is taken is refused: either two nodes have
+the same id, or a disk was lost, and with it the node's Raft votes and epoch promises.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True, tag="Knock"):
-    """A node says where it is; ``is_new``: it has no memory of this cluster."""
+    """A node announces its address; ``is_new``: its folder has no data of this cluster."""
 
     node: NodeId
     host: str
@@ -44,13 +44,13 @@ class JoinRequest(msgspec.Struct, frozen=True, array_like=True, tag="Knock"):
 
 
 class Admit(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A node asks to be given the catalogue."""
+    """Request: admit this node to the catalogue's group."""
 
     node: NodeId
 
 
 class JoinReply(msgspec.Struct, frozen=True, array_like=True):
-    """The cluster's name, where its nodes are, and who leads, if that is known."""
+    """The cluster's name, the addresses of its nodes, and the leader, if known."""
 
     cluster: str
     addresses: dict[NodeId, Address]
@@ -63,20 +63,20 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def decode_join_reply(data: bytes | memoryview) -> JoinReply:
-    """What a node that was knocked at answers."""
+    """Decode the answer to a join request."""
     try:
         return _welcomes.decode(data)
     except DECODE_ERRORS as error:
-        raise Corrupt(f"not a welcome: {error}") from error
+        raise Corrupt(f"malformed join reply: {error}") from error
 
 
 class JoinService:
-    """Answers nodes that want to join.
+    """Answers join requests of other nodes.
 
     Args:
         cluster: the name of this node's cluster.
         addresses: where nodes are.
-        catalogue: who is registered.
+        catalogue: the registered nodes.
         driver: this node's member of the group.
     """
 
@@ -89,13 +89,13 @@ class JoinService:
         self._driver = driver
 
     async def answer(self, node: NodeId, body: memoryview) -> Sequence[bytes]:
-        """One request of a node that wants to join."""
+        """Handle one request of a joining node."""
         try:
             asked = _asked.decode(body)
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not a knock: {error}") from error
+            raise Corrupt(f"malformed join request: {error}") from error
         if asked.node != node:
-            raise Corrupt(f"node {node} speaks for node {asked.node}")
+            raise Corrupt(f"node {node} sent a join request for node {asked.node}")
         if isinstance(asked, Admit):
             await self._admit(node)
             return ()
@@ -143,13 +143,13 @@ def peer_address(text: str, default_port: int) -> Address:
 
 
 class Joiner:
-    """A node on its way in, and after every start.
+    """Joins this node to the cluster, and announces it after every start.
 
     Args:
-        request_join: what it says of itself.
-        peers: how others are asked.
+        request_join: this node's own join request.
+        peers: sends requests to other nodes.
         addresses: where they are.
-        join: where some of them are, as the operator says.
+        join: addresses of some of them, from the configuration.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Joiner:
         self._join = tuple(join)
 
     def settled(self) -> None:
-        """This node has a memory of the cluster from now on."""
+        """This node has data of the cluster from now on."""
         self._request = msgspec.structs.replace(self._request, is_new=False)
 
     def addresses(self) -> list[Address]:
@@ -171,11 +171,11 @@ class Joiner:
         return [address for address in dict.fromkeys((*self._join, *booked)) if address != own]
 
     async def request_join(self, address: Address) -> str:
-        """Introduce this node at an address; the cluster's name, nothing if nobody answers.
+        """Announce this node at an address; the cluster's name, empty without an answer.
 
         Raises:
-            Corrupt: who answers there is of another cluster, or has another secret.
-            InvalidRequest: this node is not let in.
+            Corrupt: the node there belongs to another cluster, or has another secret.
+            InvalidRequest: this node may not join.
         """
         try:
             answer = await self._peers.ask_at(
@@ -193,7 +193,7 @@ class Joiner:
         return welcome.cluster
 
     async def introduce(self) -> None:
-        """Tell every node that is known where this one is, each until it has heard it."""
+        """Announce this node's address to every known node, and repeat until each has answered."""
         introduced: set[Address] = set()
         while True:
             for address in self.addresses():
@@ -203,12 +203,12 @@ class Joiner:
                     if await self.request_join(address):
                         introduced.add(address)
                 except MainstemError as error:
-                    _log.warning("%s:%d does not know this node: %s", *address, error)
+                    _log.warning("%s:%d does not accept this node: %s", *address, error)
                     introduced.add(address)
             await asyncio.sleep(INTRODUCTION_PAUSE_S)
 
     async def request_admission(self) -> None:
-        """Ask everybody to be given the catalogue; the leader heeds it."""
+        """Ask every known node for admission to the catalogue's group; only the leader admits."""
         question = [encode(Admit(self._request.node))]
         for address in self.addresses():
             try:
@@ -216,5 +216,5 @@ class Joiner:
                     address, PeerService.JOINING, question, timeout_s=JOIN_REPLY_TIMEOUT_S
                 )
             except Unavailable:
-                continue  # not the leader, or busy with another newcomer
+                continue  # not the leader, or busy with another joining node
             return

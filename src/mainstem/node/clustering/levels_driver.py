@@ -1,7 +1,7 @@
 """Announces to each new leader which levels of ``mainstem.version`` this node reads.
 
 A leader of release 0.1 does not record the levels that a node registers with, and a snapshot of
-that release does not keep them. So a node says it again to every leader, as long as the cluster is
+that release does not keep them. So a node repeats it to every leader, as long as the cluster is
 below what the node reads; a leader that knows it already records nothing.
 """
 
@@ -37,7 +37,7 @@ class LevelsDriver:
         self._leader_changed = asyncio.Event()
 
     def on_role(self, role: SoftState) -> None:
-        """The group may have another leader."""
+        """Announce again: the group may have another leader."""
         del role
         self._leader_changed.set()
 
@@ -51,12 +51,12 @@ class LevelsDriver:
             self._leader_changed.clear()
 
     async def announce(self) -> bool:
-        """Whether the leader knows the levels, or need not."""
+        """Whether the leader has the levels, or does not need them."""
         if self._service.catalogue.level >= OWN_LEVELS[1]:
             return True
         try:
             await self._service.submit(self._announcement)
         except MainstemError as error:
-            _log.debug("the leader does not take the levels of this node: %s", error)
+            _log.debug("the leader does not accept the levels of this node: %s", error)
             return False
         return True

@@ -1,9 +1,9 @@
-"""This node among nodes: its member of the catalogue's group, and its lines to the others.
+"""Cluster membership of this node: its Raft member and its connections to the other nodes.
 
-    open: folder ─ lines ─ (join, be admitted) ─ group ─ everything before is replayed ─ registered
+    open: folder ─ connections ─ (join, be admitted) ─ group ─ replay ─ registered
 
-The first node of a cluster founds the group alone, from whatever catalogue its folder holds; every
-other is admitted by those who are there. Who votes is looked after by the leader.
+The first node of a cluster creates the group alone, from the catalogue in its folder if it has one;
+every other is admitted by existing members. The leader manages who votes.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ Fatal = Callable[[BaseException], None]
 
 
 def is_clustered(config: Config) -> bool:
-    """Whether a node is, or is to become, part of a cluster that others can join."""
+    """Whether a node is, or is to become, a member of a cluster that others can join."""
     asked = config.cluster.peer_port is not None or bool(config.cluster.join)
     return asked or (Path(config.node.data_dir) / FOLDER).exists()
 
@@ -85,7 +85,7 @@ def is_clustered(config: Config) -> bool:
 class ClusterNode:
     """Opens and closes this node's part in the cluster: peers, Raft member, gossip.
 
-    ``open`` makes the placement; ``close`` comes after its close.
+    ``open`` creates the placement service, which must be closed before ``close``.
     """
 
     def __init__(self, start: StartupOptions, config: Config, clock: Clock, fatal: Fatal) -> None:
@@ -96,7 +96,7 @@ class ClusterNode:
         self._data = start.data
         self.addresses = AddressBook(start.data / BOOK_NAME)
         self._is_new = not any((start.data / FOLDER).glob("*.wal"))
-        # A folder that knows other nodes and has lost its group's files founds nothing of its own.
+        # A folder that knows other nodes but lost its group's files must not create a new group.
         self._is_bootstrap = self._is_new and not config.cluster.join and not self.addresses.all()
         file = config.cluster.secret_file
         secrets = cluster_secrets(start.data, file, may_make=self._is_bootstrap)
@@ -124,7 +124,7 @@ class ClusterNode:
         self.driver: RaftDriver
         self.address: Address = ("", 0)
         self._arrival: Joiner
-        # Its ciphers take 7 MB, which a lone node can do without.
+        # The cipher library takes 7 MB, which a single node does not need.
         from mainstem.node.clustering.gossip import NodeGossip  # noqa: PLC0415
 
         self.gossip = NodeGossip(self.peers, self.addresses, clock)
@@ -145,12 +145,12 @@ class ClusterNode:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads the catalogue's group, if that is known."""
+        """The leader of the catalogue's group, if known."""
         lead = self.driver.state.lead
         return None if lead == NO_NODE else lead
 
     def status(self) -> RaftStatus:
-        """How this node sees the catalogue's group."""
+        """The state of the catalogue's group, as this node sees it."""
         return self.driver.status
 
     # From a folder to a member.
@@ -209,7 +209,7 @@ class ClusterNode:
         return Placement(self.service, export, level.identity, incarnation)
 
     async def close(self) -> None:
-        """Leave the group's work to the others and end the lines."""
+        """Close the Raft member and the connections to other nodes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -218,7 +218,7 @@ class ClusterNode:
         await self.peers.close()
 
     async def hand_over(self) -> None:
-        """Let another voter lead, if this node does and there is one."""
+        """Transfer leadership to another voter, if this node leads and there is one."""
         others = [
             member.node_id
             for member in self.driver.status.members
@@ -234,13 +234,13 @@ class ClusterNode:
                 async with asyncio.timeout(HAND_OVER_S):
                     await handed_over.wait()
 
-    # Inside.
+    # Internals.
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def _gossip_as(self, node: Node, cluster: str) -> None:
-        """Hear of the others, before the group is asked: they may be elsewhere by now."""
+        """Refresh the addresses of other nodes before the group is used: they may have changed."""
         if self._config.cluster.preset == "fast":
             self.gossip.probe_soon()
         host = self._config.cluster.peer_host
@@ -250,7 +250,7 @@ class ClusterNode:
             self._run(work)
 
     async def _cluster_name(self) -> str:
-        """The name of the cluster: from this folder, or from those who are to be joined."""
+        """The name of the cluster: from this folder, or from the nodes to join."""
         if self._is_bootstrap:
             catalogue = bootstrap_state(self._data)
             exported = read_export(self._data / EXPORT_NAME)
@@ -301,7 +301,7 @@ class ClusterNode:
         self.peers.serve(PeerService.JOINING, join_service.answer)
 
     async def _caught_up(self) -> None:
-        """Wait until this node has replayed all that was decided before, however long it takes."""
+        """Wait until this node has replayed all that was decided before, without a time limit."""
         logged_s = self._clock.monotonic()
         while True:
             try:
@@ -360,26 +360,26 @@ class ClusterNode:
             case NodeUnregistered(node=gone):
                 self.addresses.drop(gone)
             case FeaturesSet():
-                # Every release of a level speaks the version of the same number.
+                # A release with level N uses peer protocol version N.
                 self.peers.require(self.service.catalogue.level)
             case _:
                 pass
 
 
 class _Notes:
-    """Raft's messages as notes to other nodes."""
+    """Sends Raft messages to other nodes, without answers."""
 
     def __init__(self, cluster: ClusterNode) -> None:
         self._cluster = cluster
 
     def send(self, to: NodeId, data: bytes) -> None:
-        """One that cannot be sent now is lost, and Raft is told."""
+        """A message that cannot be sent now is dropped and reported to Raft."""
         if not self._cluster.peers.note(to, PeerService.RAFT, (data,)):
             self._cluster.driver.unreachable(to)
 
 
 def machine_id() -> str:
-    """What tells this machine from others."""
+    """An identifier of this machine."""
     try:
         return Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,10 +1,10 @@
-"""Planned moves that somebody asks for: streams go to their preferred writers without a fence.
+"""Requested moves: streams are handed over to their preferred writers without a fence.
 
-    who asks ──▶ node that writes ──▶ its replicas have all ──▶ catalogue ──▶ preferred node writes
+    request ──▶ writer ──▶ its replicas have all ──▶ catalogue ──▶ preferred node writes
 
 The writer hands over by itself, as when the placement leader orders it, so that nothing is lost
 that it alone has acknowledged. An order names the epoch and the range it was given for, and may be
-repeated. Nodes of earlier releases do not take such orders: there the placement leader's own come.
+repeated. Nodes of earlier releases do not accept such orders, only those of the placement leader.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from mainstem.placement.state.catalogue import Catalogue
 
 PAUSE_S: Final = 0.02
 REPEAT_S: Final = 1.0
-# A replica of a range that was just sealed says within this time that it has all of it.
+# A replica of a range that was just sealed reports within this time that it has all of it.
 CATCH_UP_S: Final = 3.0
 _log = logging.getLogger(__name__)
 _orders = msgspec.msgpack.Decoder(tuple[RollOrder, ...])
@@ -37,8 +37,8 @@ class PlannedMoves:
 
     Args:
         node: this node.
-        catalogue: who writes what.
-        peers: how other nodes are asked.
+        catalogue: knows the writer of each stream.
+        peers: sends requests to other nodes.
         follow: carries orders out on this node.
     """
 
@@ -55,7 +55,7 @@ class PlannedMoves:
         self._follow = follow
 
     async def to_preferred(self, streams: Sequence[StreamId], timeout_s: float) -> set[StreamId]:
-        """Let streams be handed over to their preferred writers; those that these write now."""
+        """Hand streams over to their preferred writers; returns those that were moved in time."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + timeout_s
         catch_up = loop.time() + min(timeout_s, CATCH_UP_S)
@@ -80,16 +80,16 @@ class PlannedMoves:
             await asyncio.sleep(PAUSE_S)
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node asks (the handler of ``PeerService.MOVES``)."""
+        """Handle orders from another node (``PeerService.MOVES``)."""
         try:
             orders = _orders.decode(body)
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not orders to writers: {error}") from error
+            raise Corrupt(f"malformed orders to writers: {error}") from error
         self._follow(orders)
         return []
 
     def _next(self, stream: StreamId) -> tuple[NodeId, RollOrder | None]:
-        """Who writes a stream, and what it is to do; no order: it is moved, or (nobody) cannot."""
+        """A stream's writer and the order for it; None: it is moved, or (``NO_NODE``) cannot be."""
         known = self._catalogue.stream(stream)
         if known is None or known.writer == NO_NODE:
             return NO_NODE, None
@@ -108,4 +108,4 @@ class PlannedMoves:
         try:
             await self._peers.ask(node, PeerService.MOVES, [body], timeout_s=REPEAT_S)
         except MainstemError as error:
-            _log.info("node %d takes no orders to hand streams over now: %s", node, error)
+            _log.info("node %d accepts no orders to hand streams over now: %s", node, error)

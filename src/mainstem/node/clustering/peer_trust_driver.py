@@ -1,9 +1,9 @@
-"""What nodes trust each other by: the cluster's secrets, and certificates where they speak TLS.
+"""How nodes authenticate each other: the cluster's secrets, and certificates where they use TLS.
 
-Files that have changed are taken up while the node runs, so that secrets and certificates are
-replaced without a restart. Promises: both sides of an encrypted connection show a certificate of
-the nodes' authorities, and the listening side one for the host that was dialled; files that cannot
-be used leave things as they were.
+Changed files are reloaded while the node runs, so that secrets and certificates are replaced
+without a restart. Guarantees: both sides of an encrypted connection present a certificate of the
+nodes' authorities, and the listening side one for the host that was connected to; with files that
+cannot be used, the previous ones stay in use.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class PeerTls:
         self.listening = self._contexts.context
 
     def look_again(self) -> None:
-        """Take new files up for the next connections."""
+        """Use new files for the next connections."""
         if self._contexts.look_again():
             self._show_certificate()
 
@@ -65,10 +65,10 @@ def peer_tls(config: Config) -> PeerTls | None:
     if config.tls.certificate_file is None or config.tls.key_file is None or authorities is None:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            "nodes that speak TLS need a certificate, its key and the authorities of all nodes",
+            "TLS between nodes needs a certificate, its key and the authorities of all nodes",
             subject="cluster.tls",
             remedy="set tls.certificate_file, tls.key_file and cluster.tls_ca_file; "
-            "mainstem cert makes a set that fits together",
+            "mainstem cert creates a matching set",
         )
     return PeerTls(
         TlsSettings(
@@ -82,11 +82,11 @@ def peer_tls(config: Config) -> PeerTls | None:
 
 
 class PeerTrustDriver:
-    """Looks at the files again and again.
+    """Checks the files for changes at intervals.
 
     Args:
-        read: the cluster's secrets as they stand in their file.
-        secrets: those that count now.
+        read: reads the cluster's secrets from their file.
+        secrets: those in use now.
         tls: how connections are encrypted; None: not at all.
     """
 
@@ -102,19 +102,19 @@ class PeerTrustDriver:
         self.on_secrets: list[Callable[[tuple[bytes, ...]], None]] = []
 
     async def run(self, config: Config) -> None:
-        """Until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(config.tls.reload_interval_ms / 1000)
             self.look_again()
 
     def look_again(self) -> None:
-        """Take up what has changed."""
+        """Load what has changed."""
         if self._tls is not None:
             self._tls.look_again()
         try:
             found = self._read()
         except (OSError, InvalidRequest) as error:
-            _log.warning("the cluster's secret stays as it was: %s", error)
+            _log.warning("the cluster's secret is not reloaded: %s", error)
             return
         if found != self.secrets:
             self.secrets = found

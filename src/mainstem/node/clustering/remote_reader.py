@@ -1,7 +1,7 @@
-"""A look into a stream that another node writes: asked for piece by piece.
+"""Reads of a stream that another node writes, requested piece by piece.
 
-question  offset, bytes at most, how long to wait for the first of them; or a time
-answer    where the stream begins and ends, what the time means, [batches]
+request   offset, bytes at most, how long to wait for the first of them; or a time
+answer    where the stream starts and ends, the offset of the time, [batches]
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,16 +21,16 @@ _LENGTH_BYTES: Final = 4
 
 
 class RemoteReadRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be looked at; without an offset and a time only the bounds are told."""
+    """What to read; without an offset and a time only the bounds are returned."""
 
     offset: int | None = None
     max_bytes: int = 0
     timestamp: int | None = None
-    wait_ms: int = 0  # for something to stand at the offset
+    wait_ms: int = 0  # for a record at the offset
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What was found; the batches follow, their bytes untouched."""
+    """The result of a read; the batches follow unchanged."""
 
     start_offset: int
     last_stable: int
@@ -66,7 +66,7 @@ async def answer_remote_read(
 class RemoteReader:
     """Reads a stream that another node writes.
 
-    ``open`` asks for the bounds, which are as of then.
+    ``open`` requests the bounds, which are as of that time.
     """
 
     def __init__(self, ask: Ask) -> None:
@@ -75,7 +75,7 @@ class RemoteReader:
         self.last_stable = 0
 
     async def open(self) -> "RemoteReader":
-        """Learn the bounds of the stream."""
+        """Request the bounds of the stream."""
         await self._asked(RemoteReadRequest())
         return self
 
@@ -101,6 +101,6 @@ class RemoteReader:
         try:
             answer = _answers.decode(body[_LENGTH_BYTES:until])
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not what a look into a stream brings: {error}") from error
+            raise Corrupt(f"malformed answer to a remote read: {error}") from error
         self.start_offset, self.last_stable = answer.start_offset, answer.last_stable
         return answer, body[until:]

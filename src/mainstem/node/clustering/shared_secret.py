@@ -1,4 +1,4 @@
-"""The secret that all nodes of a cluster share: read, or made by the first of them."""
+"""The secret that all nodes of a cluster share: read, or created by the first node."""
 
 import os
 from base64 import b64encode
@@ -13,12 +13,12 @@ SECRET_BYTES = 32
 
 
 def cluster_secrets(data: Path, file: str | None, *, may_make: bool) -> tuple[bytes, ...]:
-    """The secrets, the present one first.
+    """The secrets, the current one first.
 
     Args:
         data: the node's data folder.
         file: where they are, if not in the data folder.
-        may_make: whether this node is the first of its cluster and draws the secret.
+        may_make: whether this node is the first of its cluster and creates the secret.
 
     Raises:
         InvalidRequest: there is none, or one is too short.
@@ -28,7 +28,7 @@ def cluster_secrets(data: Path, file: str | None, *, may_make: bool) -> tuple[by
         if file is not None or not may_make:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                "a node joins only with the cluster's secret",
+                "a node needs the cluster's secret to join",
                 subject=str(path),
                 remedy=f"copy {NAME} from the data folder of the first node to there",
             )

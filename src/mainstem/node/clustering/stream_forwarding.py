@@ -1,9 +1,9 @@
-"""Appends and looks that any node takes: done here, or passed on to the node that writes.
+"""Appends and reads at any node: done locally, or forwarded to the node that writes.
 
-For protocols that bring a message to whichever node they reach; Kafka clients find the writer by
-themselves. Promises: what is passed on is stored at most once. It is tried again only where nothing
-was stored; where that is unknown the caller is told so. A look shows what the writer shows; when
-there is none for long, what this node has a replica of.
+For protocols whose clients send a message to any node; Kafka clients find the writer by themselves.
+Guarantees: what is forwarded is stored at most once. It is retried only if nothing was stored; if
+that is unknown, the caller gets an error that says so. A read returns what the writer has; without
+a writer for long, what this node's replica has.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ WAIT_MS_MAX: Final = 10_000
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """What a batch is for; the batch follows, its bytes untouched."""
+    """The partition of a batch; the batch follows unchanged."""
 
     topic: str
     partition: int
@@ -55,8 +55,8 @@ class ForwardingStreams:
     Args:
         local: the streams that this node writes.
         node: this node.
-        peers: how others are asked.
-        writer_of: who writes a partition; refuses where there is none.
+        peers: sends requests to other nodes.
+        writer_of: the node that writes a partition; refuses an unknown partition.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ForwardingStreams:
         self._node = node
         self._peers = peers
         self._writer_of = writer_of
-        # On the path of every produced batch, so they are the very same functions.
+        # On the path of every produced batch, so they are bound without a wrapper.
         self.partition: Callable[[str, int], PartitionWriter] = local.partition
         self.partition_by_id: Callable[[TopicId, int], PartitionWriter] = local.partition_by_id
         self.flush: Callable[[], None] = local.flush
@@ -83,8 +83,8 @@ class ForwardingStreams:
         """Stage, flush and wait until committed, wherever the partition is written.
 
         Raises:
-            Unavailable: nobody wrote it in time, or it is unknown whether it was stored.
-            MainstemError: what its writer refused it with.
+            Unavailable: it had no writer in time, or it is unknown whether it was stored.
+            MainstemError: the writer's refusal.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + WAIT_MAX_S
@@ -96,11 +96,11 @@ class ForwardingStreams:
                 if writer != NO_NODE:
                     return await self._append_at(writer, topic, partition, batch)
             except (_NothingStored, Unreachable):
-                pass  # whoever writes it now is soon known here
+                pass  # the new writer is soon known here
             if loop.time() > give_up:
                 raise Unavailable(
                     ErrorCode.WRITER_UNAVAILABLE,
-                    f"nobody wrote it for {WAIT_MAX_S:.0f} s",
+                    f"it had no writer for {WAIT_MAX_S:.0f} s",
                     subject=f"{topic}-{partition}",
                 )
             await asyncio.sleep(PAUSE_S)
@@ -108,10 +108,10 @@ class ForwardingStreams:
     async def look(
         self, topic: str, partition: int, until: int | None = None
     ) -> StableStreamReader:
-        """A look into a stream: here, if it is written here or holds ``until``; or at its writer.
+        """A reader of a stream: local, if it is written here or holds ``until``; or at its writer.
 
         Raises:
-            Unavailable: nobody wrote it in time.
+            Unavailable: it had no writer in time.
         """
         near = self._near(topic, partition)
         if near is not None and until is not None and until <= near.last_stable:
@@ -135,7 +135,7 @@ class ForwardingStreams:
                     return near
                 raise Unavailable(
                     ErrorCode.WRITER_UNAVAILABLE,
-                    f"nobody wrote it for {WAIT_MAX_S:.0f} s",
+                    f"it had no writer for {WAIT_MAX_S:.0f} s",
                     subject=f"{topic}-{partition}",
                 )
             await asyncio.sleep(PAUSE_S)
@@ -145,7 +145,7 @@ class ForwardingStreams:
     ) -> tuple[StableStreamReader, StreamPiece | None]:
         """What another node's stream holds from ``offset`` on, and its bounds.
 
-        Where there is nothing yet its writer waits ``wait_ms`` for it.
+        If there is nothing yet, its writer waits up to ``wait_ms``.
 
         Raises:
             Unavailable: no other node writes it now.
@@ -180,12 +180,12 @@ class ForwardingStreams:
         return self._local.sizes(topic)
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node passes an append on (the handler of ``PeerService.REQUESTS``)."""
+        """Handle a forwarded append or read (``PeerService.REQUESTS``)."""
         length = int.from_bytes(body[:_LENGTH_BYTES])
         try:
             head = _heads.decode(body[_LENGTH_BYTES : _LENGTH_BYTES + length])
         except DECODE_ERRORS as error:
-            raise Corrupt(f"not what one node passes on to another: {error}") from error
+            raise Corrupt(f"malformed forwarded request: {error}") from error
         self._check_known(head)
         if head.look is not None:
             if head.look.wait_ms:
@@ -201,16 +201,16 @@ class ForwardingStreams:
         return [base.to_bytes(8)]
 
     def _check_known(self, head: _Head) -> None:
-        """Who asks may have heard of a topic before this node has: it is to ask again then."""
+        """Refuse a topic not known here yet with a retriable error: the requester may be ahead."""
         try:
             self._local.partition(head.topic, head.partition)
         except MainstemError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC:
-                return  # dealt with where the stream is used
-            raise Unavailable(ErrorCode.NOT_WRITER, "it is not known here yet") from error
+                return  # handled where the stream is used
+            raise Unavailable(ErrorCode.NOT_WRITER, "the topic is not known here yet") from error
 
     async def _until_more(self, topic: str, partition: int, question: RemoteReadRequest) -> None:
-        """Wait until something stands at an offset, or the asker's patience ends."""
+        """Wait until there is a record at an offset, or the requested time is over."""
         writer = self._local.partition(topic, partition)
         moved = asyncio.Event()
         writer.add_waiter(moved.set)
@@ -236,7 +236,7 @@ class ForwardingStreams:
         except MainstemError as error:
             if error.code is not ErrorCode.NOT_WRITER:
                 raise
-            # It was written here before another node took over: it may have been kept.
+            # It was written here before another node took over, so it may have been stored.
             raise Unavailable(
                 ErrorCode.TIMED_OUT, "its writer changed; it may be stored", subject=topic
             ) from error

@@ -1,7 +1,7 @@
-"""What a node does for the cluster as long as it runs: its lease, and the leader's placing.
+"""Background tasks of a cluster node: its lease, and the placement driver on the leader.
 
-Streams follow the catalogue by themselves and coordinators follow the streams; here are the ends
-of the lines between nodes, and the order in which a node that stops gives away what it has.
+Streams follow the catalogue by themselves and coordinators follow the streams; this module connects
+them to other nodes, and hands everything over in order when the node stops.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 HAND_OVER_S: Final = 3.0
 LEAVE_NOTICE_TIMEOUT_S: Final = 1.0
-# How long a machine has to say that no process takes connections there.
+# How long to wait for a machine to refuse a connection, which shows that the process is down.
 LOOK_S: Final = 0.3
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ _Registries = dict[str, ShardRegistry[Any, Any]]
 
 
 def writer_of(catalogue: Catalogue, topic: str, partition: int) -> NodeId:
-    """Who writes a partition; nobody: ``NO_NODE``.
+    """The node that writes a partition; ``NO_NODE`` if there is none.
 
     Raises:
         InvalidRequest: there is no such partition.
@@ -97,7 +97,7 @@ def connect_coordinators(
     transactions: TransactionCoordinator,
     marking: ClusterMarkers,
 ) -> None:
-    """Let the coordinators of transactions on several nodes ask each other."""
+    """Connect the transaction coordinators of all nodes."""
 
     def coordinator_of(transactional_id: str) -> NodeId:
         if catalogue.topic(TRANSACTION_STATE_TOPIC) is None:
@@ -133,7 +133,7 @@ def follow_streams(
 
 
 def forwarding_streams(cluster: ClusterNode | None, streams: StreamService) -> Streams:
-    """The streams as protocols see them, with appends for those that other nodes write."""
+    """The streams as protocols see them; appends to other nodes' streams are forwarded."""
     if cluster is None:
         return streams
     catalogue = cluster.service.catalogue
@@ -148,10 +148,10 @@ def forwarding_streams(cluster: ClusterNode | None, streams: StreamService) -> S
 
 
 class ClusterTasks:
-    """What this node does for the cluster.
+    """Runs the background tasks of this node in its cluster.
 
     Args:
-        cluster: this node among nodes.
+        cluster: this node's cluster membership.
         incarnation: under which it registered.
         streams: the streams that it writes.
     """
@@ -168,9 +168,9 @@ class ClusterTasks:
         )
 
     def begin(self, clock: Clock, preset: str, on_fatal: Fatal) -> None:
-        """Ask for leases from now on, and do what a leader does whenever this node leads.
+        """Renew the lease from now on, and run the placement driver whenever this node leads.
 
-        Before streams are opened: that may take longer than a lease lasts.
+        Called before streams are opened, which may take longer than a lease lasts.
         """
         cluster = self._cluster
         placing = ClusterReconcilerDriver(
@@ -218,13 +218,13 @@ class ClusterTasks:
         follow_streams(self._streams, groups, transactions)
 
     async def end(self) -> None:
-        """Lay the duties down."""
+        """Stop all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def hand_over_all(self) -> None:
-        """Let others write what this node writes, before it stops."""
+        """Hand this node's streams over to other nodes before it stops."""
         # The lease is renewed until all is handed over: without it others would take the streams,
         # and what this node alone has acknowledged would be lost.
         self._is_leaving = True
@@ -232,15 +232,15 @@ class ClusterTasks:
         await self.end()  # a lease that is renewed would undo the fence
         fence_command = FenceNode(self._cluster.node, self._incarnation, STOPPED)
         try:
-            # Where all nodes stop together there may be no majority left to hear it.
+            # Where all nodes stop together there may be no majority left to record it.
             async with asyncio.timeout(LEAVE_NOTICE_TIMEOUT_S):
                 await self._cluster.service.submit(fence_command)
         except (MainstemError, TimeoutError) as error:
-            _log.info("the others will notice by themselves that this node stops: %s", error)
+            _log.info("the other nodes will detect the stop of this node by time-out: %s", error)
         await self._cluster.hand_over()
 
     async def _hand_streams_over(self) -> None:
-        """Have every stream that another node can write handed over; not longer than allowed."""
+        """Hand over every stream that another node can write, within the time allowed."""
         catalogue = self._cluster.service.catalogue
         loop = asyncio.get_running_loop()
         give_up = loop.time() + HAND_OVER_S

@@ -1,8 +1,8 @@
-"""Who votes on the catalogue: 1, 3 or 5 nodes, at most one of each machine. Pure.
+"""Chooses the voters of the catalogue: 1, 3 or 5 nodes, at most one per machine. Pure.
 
-The leader asks for one step at a time. Two voters would be worse than one, since either's loss
-stops both: nobody becomes the second before a third has caught up as well, and the two are taken in
-right after each other.
+The leader takes one step at a time. Two voters would be worse than one, since the loss of either
+stops the group: no node becomes the second voter before a third has caught up as well, and the two
+are added right after each other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,10 +18,10 @@ LAG_ENTRIES_MAX = 64
 
 
 class MemberObservations(NamedTuple):
-    """What the leader has seen of the members for some time.
+    """What the leader has observed of the members for some time.
 
     ``machines``: the machine of each registered node; a node without a name for it counts as one.
-    ``away``: members that have been silent; ``gone``: those that nobody waits for any more.
+    ``away``: members that do not answer; ``gone``: those that are no longer waited for.
     """
 
     machines: Mapping[NodeId, str]
@@ -34,7 +34,7 @@ class MemberObservations(NamedTuple):
 
 
 def next_change(status: RaftStatus, seen: MemberObservations) -> ConfChange | None:
-    """The next step, as the leader sees it; None when all is well."""
+    """The next step, as the leader sees it; None when nothing has to change."""
     if seen.gone:
         return ConfChange(ConfChangeType.ConfChangeRemoveNode, seen.gone[0])
     voters = [m for m in status.members if not m.is_learner]
@@ -46,7 +46,7 @@ def next_change(status: RaftStatus, seen: MemberObservations) -> ConfChange | No
         return ConfChange(ConfChangeType.ConfChangeAddLearnerNode, leaving[-1].node_id)
     if len(voters) < wanted or lost:
         successors = _successors(status, voters, learners, seen)
-        # An even number on the way to an odd one must not last: both that are missing are at hand.
+        # An even number of voters must not last, so both missing ones have to be available.
         needed = 2 if len(voters) < wanted and len(voters) % 2 else 1
         if len(successors) >= needed:
             return ConfChange(ConfChangeType.ConfChangeAddNode, successors[0])
@@ -58,7 +58,7 @@ def _wanted(
 ) -> int:
     """How many voters there should be: an odd number, bounded by the machines that run."""
     running = {seen.machine(m) for m in (*voters, *learners) if m.node_id not in seen.away}
-    # Voters that are away still count for the aim: they are replaced, not given up.
+    # Voters that are away still count for the target size: they are replaced, not dropped.
     kept = {seen.machine(m) for m in voters}
     count = min(VOTERS_MAX, max(len(running), len(kept)))
     return count if count % 2 else max(1, count - 1)
@@ -70,7 +70,7 @@ def _successors(
     learners: Sequence[MemberStatus],
     seen: MemberObservations,
 ) -> list[NodeId]:
-    """Who could vote at once: it has caught up, and its machine has no voter yet."""
+    """Learners that can vote now: caught up, and on a machine without a voter."""
     taken = {seen.machine(m) for m in voters if m.node_id not in seen.away}
     found = []
     for learner in learners:

@@ -1,4 +1,4 @@
-"""Has the leader of the catalogue's group look after its membership, one step at a time.
+"""Lets the leader of the catalogue's group adjust its membership, one step at a time.
 
 A step that was taken is followed by the next at once; there is a pause only when there is nothing
 to do, or when it cannot be done now.
@@ -18,11 +18,11 @@ from mainstem.placement.changes.commands import AnyFact, NodeRegistered, NodeUnr
 from mainstem.placement.state.catalogue import Catalogue
 
 PAUSE_S: Final = 0.25
-# A voter that is silent for so long may be replaced.
+# A voter that does not answer for this long may be replaced.
 AWAY_S: Final = 10.0
-# A silent member that is not registered is removed after this: it may be about to register.
+# An unregistered member without answers is removed after this: it may be about to register.
 UNKNOWN_NODE_S: Final = 30.0
-# One that was registered and is no longer will hardly come back, and as a voter it is missed.
+# One that is no longer registered is unlikely to return, and a missing voter costs fault tolerance.
 UNREGISTERED_S: Final = 3.0
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _SeenAt = dict[NodeId, float]
 
 
 class VotersDriver:
-    """Runs on every node; only the leader's acts."""
+    """Runs on every node; acts only on the leader."""
 
     def __init__(self, driver: RaftDriver, catalogue: Catalogue, clock: Clock) -> None:
         self._driver = driver
@@ -42,7 +42,7 @@ class VotersDriver:
         self._unregistered: set[NodeId] = set()
 
     def on_fact(self, fact: AnyFact) -> None:
-        """Nodes come and go for good."""
+        """Note which nodes are registered."""
         match fact:
             case NodeRegistered(node=node):
                 self._unregistered.discard(node.id)
@@ -67,7 +67,7 @@ class VotersDriver:
             try:
                 await self._driver.change_membership(change)
             except MainstemError as error:
-                _log.debug("the group stays as it is for now: %s", error)
+                _log.debug("the membership of the catalogue's group cannot change now: %s", error)
             else:
                 pause_s = 0.0
                 _log.info("the catalogue's group: %s of node %d", change.type.name, change.node_id)

@@ -23,7 +23,7 @@ class AmqpSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 5672
-    tls: Annotated[bool, Meta(description="Speak TLS, with the files of the tls section.")] = False
+    tls: Annotated[bool, Meta(description="Use TLS, with the files of the tls section.")] = False
     login: Annotated[
         bool,
         Meta(
@@ -59,12 +59,12 @@ class AmqpSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             ge=0,
             le=65535,
             description="Heartbeat interval proposed to clients, in seconds; 0 for none. After "
-            "two silent intervals a connection is closed.",
+            "two intervals without traffic a connection is closed.",
         ),
     ] = 60
 
 
 def is_amqp_authentication_required(config: "Config") -> bool:
-    """Whether nobody gets in without showing who he is."""
+    """Whether every client has to authenticate."""
     certificates = config.amqp.tls and config.tls.client_certificates == "required"
     return config.amqp.login or certificates

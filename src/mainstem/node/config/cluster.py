@@ -1,4 +1,4 @@
-"""The settings of a node among nodes, a part of the tree in ``config``."""
+"""The settings of cluster membership, a part of the tree in ``config``."""
 
 from typing import Annotated, Literal
 
@@ -16,8 +16,8 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     peer_port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(
-            description="Port for other nodes; 0 picks a free one. Set it to let others join this "
-            "node; with `join` it is 9094 unless set."
+            description="Port for other nodes; 0 picks a free one. Set it so that others can join "
+            "this node; with `join` it is 9094 unless set."
         ),
     ] = None
     advertised_host: Annotated[
@@ -31,7 +31,7 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     secret_file: Annotated[
         str | None,
         Meta(
-            description="File with the cluster's secret, one per line, the present one first. "
+            description="File with the cluster's secret, one per line, the current one first. "
             "Unset: cluster.secret in the data folder, which the first node creates."
         ),
     ] = None
@@ -59,7 +59,7 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     preset: Annotated[
         Literal["normal", "fast"],
         Meta(
-            description="How soon a silent node counts as dead: 1.5 s, or (fast) 0.5 s on networks "
-            "and disks that never stall."
+            description="How soon an unreachable node counts as dead: 1.5 s, or (fast) 0.5 s on "
+            "networks and disks that never stall."
         ),
     ] = "normal"

@@ -1,4 +1,4 @@
-"""The flags of ``mainstemd``: short names for what people change most, ``--set`` for all settings.
+"""The flags of ``mainstemd``: short names for common settings, ``--set`` for all settings.
 
 Parsed with the standard library, because a node should be ready in a fraction of a second.
 """
@@ -14,13 +14,13 @@ from mainstem.node.config.settings import PRESETS
 # Each flag with its setting and its help.
 FLAGS: dict[str, tuple[str, str]] = {
     "--data-dir": ("node.data_dir", "folder of all data"),
-    "--node-id": ("node.id", "number of this node"),
+    "--node-id": ("node.id", "id of this node"),
     "--kafka-host": ("kafka.host", "address of the Kafka listener"),
     "--kafka-port": ("kafka.port", "its port; 0 picks a free one"),
     "--http-host": ("http.host", "address of the HTTP listener"),
     "--http-port": ("http.port", "its port; 0 picks a free one"),
     "--peer-port": ("cluster.peer_port", "port for other nodes; 0 picks a free one"),
-    "--join": ("cluster.join", "host:port of nodes to form a cluster with, with commas between"),
+    "--join": ("cluster.join", "host:port of nodes to form a cluster with, separated by commas"),
     "--flush-policy": ("topics.flush_policy", "fsync or written: when a record counts as stored"),
     "--log-level": ("logs.level", "debug, info, warning or error"),
     "--log-format": ("logs.format", "auto, text or json"),
@@ -36,7 +36,7 @@ def parser(program: str = "mainstemd") -> argparse.ArgumentParser:
         "MAINSTEM_<SECTION>__<NAME>, flags.",
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="a .toml, .yaml or .yml file")
-    made.add_argument("--preset", choices=sorted(PRESETS), help="defaults for a purpose")
+    made.add_argument("--preset", choices=sorted(PRESETS), help="set of defaults for a use case")
     for flag, (path, text) in FLAGS.items():
         made.add_argument(flag, dest=path, metavar="VALUE", help=text)
     made.add_argument(
@@ -44,19 +44,19 @@ def parser(program: str = "mainstemd") -> argparse.ArgumentParser:
         dest="node.insecure",
         action="store_const",
         const=True,
-        help="allow listeners that other machines reach although nobody logs in",
+        help="allow listeners without a login that other machines can reach",
     )
     made.add_argument(
         "--rebuild-catalogue",
         action="store_true",
-        help="set the catalogue aside and rebuild it from the folders of the topics",
+        help="move the catalogue aside and rebuild it from the data folders of the topics",
     )
     made.add_argument(
         "--shards",
         type=int,
         default=1,
         metavar="N",
-        help="run so many nodes on this machine, one per core, as brokers of one cluster",
+        help="run this many nodes on this machine, one per core, as brokers of one cluster",
     )
     made.add_argument(
         "--set",
@@ -113,7 +113,7 @@ def is_rebuild_requested(arguments: Sequence[str]) -> bool:
 
 
 def shards_of(arguments: Sequence[str]) -> tuple[int, list[str]]:
-    """How many nodes are to run, and the command line without saying so."""
+    """The value of ``--shards``, and the command line without that flag."""
     only = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     only.add_argument("--shards", type=int, default=1)
     found, rest = only.parse_known_args(arguments)

@@ -1,6 +1,6 @@
-"""What holds on a node and cannot be set by Kafka's names, under the names that Kafka's tools read.
+"""Values of a node that Kafka's names cannot set, under the names that Kafka's tools read.
 
-``Config.kafka_names`` gives what the configuration sets; this adds limits that are fixed, and
+``Config.kafka_names`` has what the configuration sets; this adds limits that are fixed, and
 settings that Kafka words differently. Only what is true here is named.
 """
 

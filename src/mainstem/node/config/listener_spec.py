@@ -1,4 +1,4 @@
-"""Listeners as they are written down: ``SASL_SSL://0.0.0.0:9093``."""
+"""Listeners in their text form: ``SASL_SSL://0.0.0.0:9093``."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -13,7 +13,7 @@ KINDS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class ListenerSpec(Struct, frozen=True):
-    """One Kafka listener: what it speaks, where it listens, what clients are told to dial."""
+    """One Kafka listener: its kind, where it listens, and the address it advertises."""
 
     kind: str
     host: str
@@ -22,7 +22,7 @@ class ListenerSpec(Struct, frozen=True):
 
     @property
     def tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.kind.endswith("SSL")
 
     @property
@@ -37,16 +37,16 @@ class ListenerSpec(Struct, frozen=True):
 
 
 def kafka_listeners(config: Config) -> tuple[ListenerSpec, ...]:
-    """The Kafka listeners that a configuration asks for; at least one.
+    """The configured Kafka listeners; at least one.
 
     Raises:
-        InvalidRequest: one is not written as it should be.
+        InvalidRequest: one is malformed.
     """
     kafka = config.kafka
     if not kafka.listeners:
         return (ListenerSpec("PLAINTEXT", kafka.host, kafka.port),)
     if kafka.advertised_listeners and len(kafka.advertised_listeners) != len(kafka.listeners):
-        raise _wrong("kafka.advertised_listeners", "there must be one for each listener")
+        raise _wrong("kafka.advertised_listeners", "there must be one address for each listener")
     specs = []
     for at, text in enumerate(kafka.listeners):
         kind, host, port = _parsed("kafka.listeners", text)

@@ -1,4 +1,4 @@
-"""Reads the layers of configuration and remembers where each value came from.
+"""Reads the layers of configuration and records the origin of each value.
 
     defaults < preset < file (TOML or YAML) < MAINSTEM_* environment < flags
 
@@ -28,7 +28,7 @@ DEFAULT_ORIGIN = "default"
 
 
 class Setting(Struct, frozen=True):
-    """One setting as it is shown to people."""
+    """One setting as it is displayed."""
 
     leaf: SettingSpec
     value: object
@@ -36,7 +36,7 @@ class Setting(Struct, frozen=True):
 
 
 class LoadedConfig(Struct, frozen=True):
-    """A configuration and where each value came from."""
+    """A configuration and the origin of each value."""
 
     config: Config
     preset: str
@@ -60,7 +60,7 @@ def load(
 
     Args:
         file: a ``.toml``, ``.yaml`` or ``.yml`` file.
-        environment: the process environment; only ``MAINSTEM_<SECTION>__<NAME>`` is looked at,
+        environment: the process environment; only ``MAINSTEM_<SECTION>__<NAME>`` is read,
             besides ``MAINSTEM_CONFIG`` and ``MAINSTEM_PRESET``.
         flags: dotted path to value; None values are ignored.
         preset: overrides the preset that environment or file name.
@@ -110,7 +110,7 @@ def _read_file(file: Path) -> dict[str, Any]:
             return _yaml(text)
     except ValueError as error:
         _refuse(str(file), f"the configuration file cannot be parsed: {error}")
-    return _refuse(str(file), "the file's kind is unknown", "name it .toml, .yaml or .yml")
+    return _refuse(str(file), "the file type is unknown", "name it .toml, .yaml or .yml")
 
 
 def _yaml(text: str) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _check_together(config: Config) -> None:
 
 
 def _check_listeners(config: Config) -> None:
-    """Nobody gets in from other machines without showing who he is, unless that is meant."""
+    """Require authentication on listeners that other machines reach, unless ``insecure`` is set."""
     specs = kafka_listeners(config)
     where = "kafka.listeners" if config.kafka.listeners else "kafka.host"
     known = config.tls.client_certificates == "required"
@@ -204,8 +204,8 @@ def _check_listeners(config: Config) -> None:
         if in_the_clear and not is_loopback(config.http.host):
             _refuse(
                 "http.tls",
-                "passwords and tokens would travel in the clear to other machines",
-                "set http.tls, or pass --insecure where something in front speaks TLS",
+                "passwords and tokens would be sent in clear text to other machines",
+                "set http.tls, or pass --insecure behind a proxy that terminates TLS",
             )
     if config.amqp.enabled:
         listeners.append(("amqp.host", config.amqp.host, _amqp_asks(config)))
@@ -216,8 +216,8 @@ def _check_listeners(config: Config) -> None:
         if not (asks or config.node.insecure or is_loopback(host)):
             _refuse(
                 path,
-                f"{host} can be reached from other machines and nobody would have to log in",
-                "listen on 127.0.0.1, ask for a login (kafka.listeners; login of the others), or "
+                f"{host} can be reached from other machines without a login",
+                "listen on 127.0.0.1, require a login (kafka.listeners; login of the others), or "
                 "pass --insecure on a network you trust entirely",
             )
     speaks_tls = (
@@ -230,8 +230,8 @@ def _check_listeners(config: Config) -> None:
     if speaks_tls and not (config.tls.certificate_file and config.tls.key_file):
         _refuse(
             "tls.certificate_file",
-            "a listener speaks TLS and there is no certificate or no key",
-            "set tls.certificate_file and tls.key_file; mainstem cert makes them",
+            "a listener uses TLS and there is no certificate or no key",
+            "set tls.certificate_file and tls.key_file; mainstem cert creates them",
         )
     for principal in config.security.super_users:
         try:
@@ -242,13 +242,13 @@ def _check_listeners(config: Config) -> None:
 
 
 def _amqp_asks(config: Config) -> bool:
-    """Whether AMQP clients log in; those of other machines would do it in the clear."""
+    """Whether AMQP clients log in; refuses clear-text logins from other machines."""
     amqp = config.amqp
     if amqp.login and not (amqp.tls or is_loopback(amqp.host) or config.node.insecure):
         _refuse(
             "amqp.tls",
-            "passwords would travel in the clear to other machines",
-            "set amqp.tls, or pass --insecure where something in front speaks TLS",
+            "passwords would be sent in clear text to other machines",
+            "set amqp.tls, or pass --insecure behind a proxy that terminates TLS",
         )
     return is_amqp_authentication_required(config)
 
@@ -261,22 +261,22 @@ def _native_listeners(config: Config) -> list[tuple[str, str, bool]]:
     if native.login and not (native.tls or is_loopback(native.host) or config.node.insecure):
         _refuse(
             "native.tls",
-            "passwords would travel in the clear to other machines",
-            "set native.tls, or pass --insecure where something in front speaks TLS",
+            "passwords would be sent in clear text to other machines",
+            "set native.tls, or pass --insecure behind a proxy that terminates TLS",
         )
     return [("native.host", native.host, is_native_authentication_required(config))]
 
 
 def _mqtt_asks(config: Config) -> bool:
-    """Whether MQTT clients log in; those of other machines would do it in the clear."""
+    """Whether MQTT clients log in; refuses clear-text logins from other machines."""
     mqtt = config.mqtt
     reached = mqtt.cleartext and not (is_loopback(mqtt.host) or config.node.insecure)
     if mqtt.login and reached:
         _refuse(
             "mqtt.cleartext",
-            "passwords would travel in the clear to other machines by mqtt.port",
-            "set mqtt.tls_port and mqtt.cleartext = false, or pass --insecure where something in "
-            "front speaks TLS",
+            "passwords would be sent in clear text to other machines by mqtt.port",
+            "set mqtt.tls_port and mqtt.cleartext = false, or pass --insecure behind a proxy "
+            "that terminates TLS",
         )
     certificates = config.tls.client_certificates == "required" and not mqtt.cleartext
     return mqtt.login or certificates

@@ -23,12 +23,12 @@ class MqttSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 1883
     cleartext: Annotated[
         bool,
-        Meta(description="Listen on port, in the clear. Switch it off to serve only tls_port."),
+        Meta(description="Listen on port without TLS. Switch it off to serve only tls_port."),
     ] = True
     tls_port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(
-            description="Port that speaks TLS, with the files of the tls section; 8883 is usual, 0 "
+            description="Port that uses TLS, with the files of the tls section; 8883 is usual, 0 "
             "picks a free one. Unset: there is none."
         ),
     ] = None
@@ -48,8 +48,8 @@ class MqttSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     routes: Annotated[
         tuple[str, ...],
         Meta(
-            description="Rules prefix=topic: MQTT topics that begin so go to that topic of the "
-            "log; the longest prefix counts."
+            description="Rules prefix=topic: MQTT topics with that prefix go to that topic of the "
+            "log; the longest matching prefix wins."
         ),
     ] = ()
     max_connections: Annotated[
@@ -104,7 +104,7 @@ class MqttSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=0,
             le=65535,
-            description="Longest silence that a client may ask for; 0: no limit.",
+            description="Longest keep alive that a client may request; 0: no limit.",
         ),
     ] = 0
     retained_max: Annotated[

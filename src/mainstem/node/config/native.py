@@ -22,7 +22,7 @@ class NativeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(min_length=1, description="Address to listen on. Other than loopback needs insecure."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 picks a free one.")] = 2925
-    tls: Annotated[bool, Meta(description="Speak TLS, with the files of the tls section.")] = False
+    tls: Annotated[bool, Meta(description="Use TLS, with the files of the tls section.")] = False
     login: Annotated[
         bool,
         Meta(
@@ -46,13 +46,13 @@ class NativeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1_000,
             le=600_000,
-            description="Heartbeat interval of clients that do not ask for another one. After two "
-            "silent intervals a connection is closed.",
+            description="Heartbeat interval of clients that do not request another one. After two "
+            "intervals without traffic a connection is closed.",
         ),
     ] = 30_000
 
 
 def is_native_authentication_required(config: "Config") -> bool:
-    """Whether nobody gets in without showing who he is."""
+    """Whether every client has to authenticate."""
     certificates = config.native.tls and config.tls.client_certificates == "required"
     return config.native.login or certificates

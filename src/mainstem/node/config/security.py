@@ -9,7 +9,7 @@ MINUTE_MS = 60 * SECOND_MS
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Certificates of the listeners that speak TLS. Changed files are taken up while running."""
+    """Certificates of the listeners that use TLS. Changed files are reloaded while running."""
 
     certificate_file: Annotated[
         str | None,

@@ -46,7 +46,7 @@ class SettingSpec(Struct, frozen=True):
         return ENVIRONMENT_PREFIX + self.path.upper().replace(".", "__")
 
     def value(self, config: Config) -> object:
-        """What it is in ``config``."""
+        """The value in ``config``."""
         if self.topic_key is not None:
             return config.topics.defaults.get(self.topic_key, self.default)
         section, name = self.path.split(".")
@@ -94,7 +94,7 @@ def nearest(path: str) -> str:
     """The remedy for a key that does not exist."""
     close = difflib.get_close_matches(path, leaves(), n=1, cutoff=0.5)
     if not close:
-        # A right name in a wrong section is the next most likely slip.
+        # A right name in a wrong section is the next most likely mistake.
         name = path.rsplit(".", 1)[-1]
         by_name = {known.split(".")[1]: known for known in leaves()}
         close = [by_name[match] for match in difflib.get_close_matches(name, by_name, n=1)]
@@ -125,7 +125,7 @@ def _with_unit(path: str, text: str) -> object:
 
 
 def _listed(text: str) -> object:
-    """Items between commas, or a JSON list where items have commas of their own."""
+    """Items separated by commas, or a JSON list where items contain commas."""
     if text.lstrip().startswith("["):
         try:
             return msgspec.json.decode(text)

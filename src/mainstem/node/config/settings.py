@@ -2,9 +2,9 @@
 
     defaults < preset < file (TOML or YAML) < MAINSTEM_* environment < flags
 
-``loader`` reads the layers; this module only says which settings exist, what they are by
-default and when to change them. Each package is passed the values it needs; none reads this tree,
-the environment or a file by itself.
+``loader`` reads the layers; this module defines which settings exist, their defaults and when to
+change them. Each package is passed the values it needs; none reads this tree, the environment or
+a file by itself.
 """
 
 from typing import Annotated, Literal
@@ -35,7 +35,7 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=0,
             le=2**31 - 1,
-            description="Number of this node in its cluster. It must not change later.",
+            description="Id of this node in its cluster. It must not change later.",
         ),
     ] = 1
     data_dir: Annotated[
@@ -81,7 +81,7 @@ class KafkaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         tuple[str, ...],
         Meta(
             description="Listeners as KIND://host:port instead of host and port; kinds are "
-            "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL. Set it to let clients log in."
+            "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL. Set it so that clients log in."
         ),
     ] = ()
     advertised_listeners: Annotated[
@@ -122,7 +122,7 @@ class KafkaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         int,
         Meta(
             ge=SECOND_MS,
-            description="How long a connection may be silent before it is closed. Lower it where "
+            description="How long a connection may be idle before it is closed. Lower it where "
             "many clients disappear without closing their connections.",
         ),
     ] = 10 * MINUTE_MS
@@ -148,9 +148,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "spreads connections over them. 0: none. `--shards` sets it.",
         ),
     ] = 0
-    tls: Annotated[bool, Meta(description="Speak HTTPS, with the files of the tls section.")] = (
-        False
-    )
+    tls: Annotated[bool, Meta(description="Use HTTPS, with the files of the tls section.")] = False
     login: Annotated[
         bool,
         Meta(
@@ -171,7 +169,7 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=1,
             le=64,
-            description="Disk flushes that may run side by side. Raise it on fast disks.",
+            description="Disk flushes that may run concurrently. Raise it on fast disks.",
         ),
     ] = 4
     retention_check_interval_ms: Annotated[
@@ -217,7 +215,7 @@ class TopicsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auto_create: Annotated[
         bool,
         Meta(
-            description="Create a topic when a client first asks for it. Switch it off where a "
+            description="Create a topic when a client first requests it. Switch it off where a "
             "misspelt name should be an error."
         ),
     ] = True
@@ -254,10 +252,10 @@ class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = 3 * SECOND_MS
     session_timeout_min_ms: Annotated[
-        int, Meta(ge=1, description="Smallest session time-out that a member may ask for.")
+        int, Meta(ge=1, description="Smallest session time-out that a member may request.")
     ] = 6 * SECOND_MS
     session_timeout_max_ms: Annotated[
-        int, Meta(ge=1, description="Largest session time-out that a member may ask for.")
+        int, Meta(ge=1, description="Largest session time-out that a member may request.")
     ] = 30 * MINUTE_MS
     new_member_timeout_ms: Annotated[
         int,
@@ -292,8 +290,8 @@ class GroupsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=1,
-            description="Silence after which a member counts as dead, in groups whose members "
-            "are assigned by the coordinator (`group.protocol=consumer`).",
+            description="Time without a heartbeat after which a member counts as dead, in groups "
+            "whose members are assigned by the coordinator (`group.protocol=consumer`).",
         ),
     ] = 45 * SECOND_MS
     consumer_heartbeat_interval_ms: Annotated[
@@ -335,7 +333,7 @@ class TransactionsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int,
         Meta(
             ge=1,
-            description="Longest time-out that a producer may ask for. An open transaction holds "
+            description="Longest time-out that a producer may request. An open transaction holds "
             "back every reader of committed records.",
         ),
     ] = 15 * MINUTE_MS
@@ -348,7 +346,7 @@ class TransactionsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ] = True
     id_expiration_ms: Annotated[
-        int, Meta(ge=1, description="How long an unused transactional id is remembered.")
+        int, Meta(ge=1, description="How long an unused transactional id is kept.")
     ] = 7 * DAY_MS
     expiration_check_ms: Annotated[
         int, Meta(ge=10, description="How often unused transactional ids are searched for.")
@@ -396,7 +394,7 @@ class LogLineSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "info"
     format: Annotated[
         Literal["auto", "text", "json"],
-        Meta(description="auto writes text to a terminal and JSON lines elsewhere."),
+        Meta(description="auto writes text to a terminal and JSON lines otherwise."),
     ] = "auto"
 
 
@@ -486,15 +484,15 @@ def _flag(*, on: bool) -> str:
 
 Preset = Literal["local", "single"]
 
-# Presets change defaults for a purpose; whatever a file, the environment or a flag says still wins.
+# Presets change defaults for a use case; a file, the environment and flags override them.
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
-    # A developer's machine: nobody wants to wait for members that will not come.
+    # A developer's machine: groups are small, so the initial rebalance does not wait for more.
     "local": {
         "groups": {"initial_rebalance_delay_ms": 0},
         "amqp": {"enabled": True},
         "mqtt": {"enabled": True},
         "native": {"enabled": True},
     },
-    # One node that serves for real: the defaults.
+    # One node in production: the defaults.
     "single": {},
 }

@@ -9,7 +9,7 @@ class ShareSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Share groups; the fields are those of ``coordination.share.settings``."""
 
     session_timeout_ms: Annotated[
-        int, Meta(ge=1, description="Silence after which a member of a share group counts as dead.")
+        int, Meta(ge=1, description="Time without a heartbeat after which a member counts as dead.")
     ] = 45_000
     session_timeout_min_ms: Annotated[
         int, Meta(ge=1, description="Smallest session time-out that a share group may set.")

@@ -88,7 +88,7 @@ class AmqpListeners:
         self._port = await self._listener.start(config.amqp.host, config.amqp.port, tls_options)
 
     async def stop(self, timeout_s: float) -> None:
-        """Accept no more; tell every client that the node stops, then close its connection."""
+        """Accept no more; notify every client that the node stops, then close its connection."""
         if self.relays is not None:
             self.relays.close()
         if self._listener is not None:

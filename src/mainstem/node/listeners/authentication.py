@@ -1,4 +1,4 @@
-"""What the listeners of a node ask of their clients, by its configuration."""
+"""How the listeners of a node authenticate their clients, by its configuration."""
 
 from typing import Final, Protocol
 
@@ -8,7 +8,7 @@ from mainstem.node.config.settings import Config
 from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.security.authentication.certificate_names import NameRules
 
-# Secrets would travel in the clear: for these a listener that others reach needs TLS.
+# These send secrets in clear text: a listener that other machines reach needs TLS for them.
 _IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
@@ -22,7 +22,7 @@ class Section(Protocol):
 
     @property
     def tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         ...
 
     @property

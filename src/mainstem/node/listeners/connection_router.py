@@ -1,7 +1,7 @@
-"""Leads clients to the node that serves them, where several nodes form a cluster.
+"""Forwards client connections of a cluster to the node that serves them.
 
-What is served by the writer of an internal topic (queues, MQTT sessions) can be asked for at
-any node: the connection is passed on to that one.
+Queues and MQTT sessions are served by the writer of an internal topic; clients may connect to any
+node, which forwards the connection to that one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ class ConnectionRouter:
     """Forwards clients to the node that serves them.
 
     Args:
-        cluster: this node among nodes.
+        cluster: this node's cluster membership.
         addresses: where this node listens, by protocol.
         admission: of descriptors for connections to other nodes.
     """
@@ -52,9 +52,9 @@ class ConnectionRouter:
         cluster.peers.serve(PeerService.QUEUES, self._answer)
 
     def relays(self, protocol: str, served: RoutedService, host: str) -> Relays:
-        """How a listener on ``host`` passes its clients on.
+        """The forwarding of a listener on ``host``.
 
-        What others reach passes nobody on to a listener that trusts this machine.
+        Connections from other machines are not forwarded to a listener that trusts loopback.
         """
         self._served[protocol] = served
         relays = Relays(
@@ -75,7 +75,7 @@ class ConnectionRouter:
     async def _locate(
         self, protocol: str, served: RoutedService, *, is_here: bool
     ) -> tuple[str, int] | None:
-        """Where the node that serves listens; None if it cannot be told now."""
+        """Where the node that serves listens; None if that is unknown now."""
         owner = self._owner(served)
         if owner is None:
             return None
@@ -97,7 +97,7 @@ class ConnectionRouter:
         return (known.node for known in self._cluster.service.catalogue.nodes())
 
     async def _answer(self, _: NodeId, body: memoryview) -> Sequence[bytes]:
-        """Where this node listens for a protocol, if it serves what that is about."""
+        """Where this node listens for a protocol, if it is the node that serves it."""
         protocol = bytes(body).decode(errors="replace")
         served = self._served.get(protocol)
         if served is None or not served.is_here():

@@ -31,9 +31,9 @@ class KafkaListeners:
         self._reserved: list[socket.socket] = []
 
     def reserve(self) -> tuple[tuple[str, str, int], ...]:
-        """Make sure of the ports before anything is served; where other machines dial each.
+        """Reserve the ports before anything is served; returns the advertised addresses.
 
-        Other nodes hear of a node's addresses before it listens there.
+        Other nodes get a node's addresses before it listens there.
         """
         for at, spec in enumerate(self._specs):
             if spec.port == 0:
@@ -43,7 +43,7 @@ class KafkaListeners:
         return self._advertised()
 
     def _advertised(self) -> tuple[tuple[str, str, int], ...]:
-        """Kind, host and port of each, as other machines dial it."""
+        """Kind, host and port of each, as other machines connect to it."""
         kafka = self._config.kafka
         found = []
         for at, spec in enumerate(self._specs):
@@ -55,7 +55,7 @@ class KafkaListeners:
         return tuple(found)
 
     def names(self) -> dict[str, str]:
-        """The listeners under the names that Kafka's tools read; to be asked once they listen."""
+        """The listeners under the names that Kafka's tools read; call it once they listen."""
         kinds = dict.fromkeys(spec.kind for spec in self._specs)
         open_at = [f"{spec.kind}://{_bracketed(spec.host)}:{port}" for spec, _, port in self._open]
         advertised = [
@@ -121,7 +121,7 @@ class KafkaListeners:
             await listener.stop()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let unfinished answers go out, then close every connection."""
+        """Finish answers in progress, then close every connection."""
         await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
 
 

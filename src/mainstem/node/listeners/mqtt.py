@@ -43,7 +43,7 @@ _IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 class MqttListeners:
-    """MQTT in the clear and over TLS, on one hub."""
+    """MQTT with and without TLS, on one hub."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class MqttListeners:
         self.relays: dict[str, Relays] = {}
 
     def opened(self, stream: StreamWriter) -> None:
-        """This node writes a stream; with that of the sessions it has these."""
+        """This node writes a stream from now on; if it is that of the sessions, load them."""
         if stream.topic == MQTT_SESSIONS_TOPIC:
             self._sessions = stream.id
             self._loading = asyncio.get_running_loop().create_task(self._load())
 
     def closed(self, stream: StreamId) -> None:
-        """It writes it no more."""
+        """This node no longer writes a stream."""
         if stream == self._sessions:
             self._sessions = None
             if self._loading is not None:
@@ -82,7 +82,7 @@ class MqttListeners:
             self.hub.lost()
 
     async def _load(self) -> None:
-        """Know the sessions before anybody asks for them: their wills and their ends are due."""
+        """Load the sessions before clients connect: their wills and expiry may be due."""
         while True:
             try:
                 await self.hub.ready()
@@ -105,7 +105,7 @@ class MqttListeners:
         return MqttService(self.hub, entrance, self._metrics, self._runner)
 
     def websocket(self) -> Callable[..., asyncio.Protocol] | None:
-        """What serves WebSockets of the HTTP listener, where that is wanted."""
+        """The WebSocket handler for the HTTP listener, if it is enabled."""
         if not self._config.mqtt.websocket:
             return None
         http = self._config.http
@@ -138,7 +138,7 @@ class MqttListeners:
             self._open.append((name, listener, taken))
 
     async def stop(self) -> None:
-        """Accept no more connections, and tell every client that the node goes."""
+        """Accept no more connections, and notify every client that the node stops."""
         for relays in self.relays.values():
             relays.close()
         for _, listener, _ in self._open:
@@ -149,7 +149,7 @@ class MqttListeners:
         self.hub.close()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let unfinished answers go out, then close every connection."""
+        """Finish answers in progress, then close every connection."""
         await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
 
 
@@ -168,13 +168,13 @@ def mqtt_settings(config: Config) -> MqttSettings:
     """The limits and routes of this configuration.
 
     Raises:
-        InvalidRequest: a topic or a rule is not what it should be.
+        InvalidRequest: a topic or a rule is invalid.
     """
     for topic in (config.mqtt.topic, *(rule.rpartition("=")[2] for rule in config.mqtt.routes)):
         check_topic_name(topic)
         if is_reserved_name(topic):
             raise InvalidRequest(
-                ErrorCode.INVALID_CONFIG, f"{topic} is the node's own", subject="mqtt.topic"
+                ErrorCode.INVALID_CONFIG, f"{topic} is an internal topic", subject="mqtt.topic"
             )
     return MqttSettings(
         topic=config.mqtt.topic,
@@ -196,7 +196,7 @@ def mqtt_settings(config: Config) -> MqttSettings:
 def mqtt_entrance(
     config: Config, broker: NodeBroker, *, tls: bool, host: str
 ) -> MqttListenerPolicy:
-    """What one listener asks of its MQTT clients."""
+    """How one listener authenticates its MQTT clients."""
     own = is_loopback(host)
     certificates = config.tls.client_certificates if tls else "none"
     known = config.mqtt.login or certificates == "required"

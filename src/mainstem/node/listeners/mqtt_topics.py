@@ -1,7 +1,7 @@
 """The topics of MQTT on a cluster, all placed alike, so that one node writes them if it can.
 
-Made when the first client comes, to this node first; a topic that is there already stays where it
-is.
+Created when the first client connects, with this node as preferred writer; an existing topic is not
+moved.
 """
 
 from typing import Final
@@ -20,15 +20,15 @@ from mainstem.placement.changes.commands import CreateTopic
 from mainstem.placement.service import PlacementService
 from mainstem.protocols.mqtt.settings import MqttSettings
 
-HEAD_BYTES_MAX: Final = 256 * KIB  # of what surrounds a message in the log
+HEAD_BYTES_MAX: Final = 256 * KIB  # for the batch and record headers around a message
 
 
 class MqttTopics:
     """Creates the topics of MQTT, co-located on one writer if possible.
 
     Args:
-        placement: where topics are made.
-        topics: what topics there are.
+        placement: creates topics.
+        topics: the existing topics.
         settings: which topics MQTT needs, and how large its messages may be.
         partitions: how many a topic has by default.
         replicas: how many copies of a topic there are by default.
@@ -50,7 +50,7 @@ class MqttTopics:
         self._replicas = replicas
 
     async def ensure(self) -> None:
-        """Let them exist; whatever MQTT takes, they take."""
+        """Create the topics if needed, with a message size limit that fits MQTT's."""
         for name in (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC):
             nodes = self._placed()
             await self._make(name, 1, nodes, INTERNAL_CONFIGS[name], internal=True)

@@ -75,7 +75,7 @@ class NativeListeners:
         self._port = await self._listener.start(config.native.host, config.native.port, tls_options)
 
     async def stop(self, timeout_s: float) -> None:
-        """Accept no more, say goodbye, let clients have their answers, close."""
+        """Accept no more, announce the stop to clients, finish their answers, close."""
         if self.relays is not None:
             self.relays.close()
         if self._listener is not None:

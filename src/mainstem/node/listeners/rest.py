@@ -1,4 +1,4 @@
-"""The HTTP listener of a node: what its routes are told about the node."""
+"""The HTTP listener of a node, and the data its routes need."""
 
 import platform
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Facts = Callable[[], NodeDescription]
 def node_facts(
     config: Config, *, kafka_port: int, http_port: int, segment_bytes: int
 ) -> NodeDescription:
-    """What ``/v1/broker`` tells."""
+    """The content of ``/v1/broker``."""
     return NodeDescription(
         version=mainstem.__version__,
         data_dir=config.node.data_dir,

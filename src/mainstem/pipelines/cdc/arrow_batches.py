@@ -1,4 +1,4 @@
-"""Records in the columns that Spark is given. Pure."""
+"""Change records as Arrow batches in the columns of the Spark source. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -26,7 +26,7 @@ ARROW: Final = pa.schema(
 
 
 def arrow(records: Iterable[ChangeRecord]) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows."""
+    """Arrow batches of at most ``ROWS_PER_ARROW_BATCH`` rows."""
     waiting = iter(records)
     while chunk := list(islice(waiting, ROWS_PER_ARROW_BATCH)):
         topics, keys, values, times, headers, _ = zip(*chunk, strict=True)
@@ -36,7 +36,7 @@ def arrow(records: Iterable[ChangeRecord]) -> Iterator[pa.RecordBatch]:
 
 
 def _listed(headers: Sequence[Headers | None]) -> Sequence[object]:
-    """Headers as Arrow takes them; few records have any."""
+    """The headers column; null for the records without headers, which are most."""
     if headers.count(None) == len(headers):
         return headers
     return [

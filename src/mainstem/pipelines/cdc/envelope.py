@@ -1,9 +1,10 @@
-"""One change as an event: the envelope that Debezium made known, as JSON, in bytes. Pure.
+"""One change as an event: Debezium's envelope, as JSON, in bytes. Pure.
 
     {"before": row, "after": row, "source": {...}, "transaction": …, "op": "c", "ts_ms": …}
 
-Rows are laid out once per table and filled in with ``%``: no dictionary is built per row. Databases
-bring their converters and the text of ``source``; everything else is the same for all of them.
+The layout of a row is built once per table and filled in with ``%``: no dictionary is built per
+row. Each database provides its converters and the text of ``source``; the rest is common to all of
+them.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +22,9 @@ Convert = Callable[[bytes], bytes]
 
 
 class ChangeRecord(NamedTuple):
-    """A record on its way to a topic; a value of None is a tombstone.
+    """A record to be written to a topic; a value of None is a tombstone.
 
-    ``schemas`` are those of its table where it is to be told in Avro.
+    ``schemas`` are the Avro schemas of its table if the format is Avro.
     """
 
     topic: str | None
@@ -35,9 +36,9 @@ class ChangeRecord(NamedTuple):
 
 
 class EventField(Struct, frozen=True):
-    """A column that is told: where it stands among the table's values and how it is written.
+    """A captured column: its index among the table's values and its converter.
 
-    ``kind`` is its type in Avro, where it is told so; ``null`` what stands for null.
+    ``kind`` is its Avro type if the format is Avro; ``null`` is written in place of null.
     """
 
     name: str
@@ -86,7 +87,7 @@ class RowLayout:
 
     @property
     def key_positions(self) -> tuple[int, ...]:
-        """Where the key's columns stand."""
+        """The indexes of the key's columns."""
         return tuple(at for at, _ in self._key_fields)
 
 
@@ -107,11 +108,11 @@ def event(
 
 
 def literal(text: str) -> bytes:
-    """A JSON string that may stand in a template."""
+    """A JSON string that is safe in a ``%`` template."""
     return msgspec.json.encode(text).replace(b"%", b"%%")
 
 
 def heartbeat(source_name: str, at_ms: int) -> ChangeRecord:
-    """A record that says that all is well, although nothing happens."""
+    """A heartbeat record, written when there are no changes."""
     key = msgspec.json.encode({"serverName": source_name})
     return ChangeRecord(None, key, msgspec.json.encode({"ts_ms": at_ms}), at_ms * 1000)

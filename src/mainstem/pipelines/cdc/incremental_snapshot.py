@@ -1,7 +1,7 @@
-"""Which tables are to be read again beside the stream: what signals asked for, and how far it is.
+"""Incremental snapshots: which tables signals requested to read again, and the progress.
 
-The queue is on disk before Spark is told of a place behind the signals, so that none is lost; a
-chunk that Spark was never told of is read again.
+The queue is on disk before Spark gets an offset after the signals, so that none is lost; a chunk
+whose offset Spark never got is read again.
 """
 
 import logging
@@ -27,21 +27,21 @@ _log = logging.getLogger(__name__)
 
 
 class ChunkableTable(Protocol):
-    """A table that might be read in chunks."""
+    """A table that may be readable in chunks."""
 
     @property
     def full_name(self) -> str:
-        """What it is called."""
+        """Its name with schema or database."""
 
     @property
     def is_chunkable(self) -> bool:
-        """Whether it has a key whose order its server can be asked for."""
+        """Whether its primary key can be used to read it in chunks."""
 
 
 class IncrementalSnapshotState(Struct, kw_only=True):
-    """What is left to read; survives the process.
+    """The tables left to read; survives restarts.
 
-    ``before`` is the state as it was before file ``file`` was read.
+    ``before`` is the state before file ``file`` was read.
     """
 
     queue: list[str] = []
@@ -54,7 +54,7 @@ class IncrementalSnapshotState(Struct, kw_only=True):
 
 
 class IncrementalSnapshotQueue:
-    """The tables that are being read again, one after the other."""
+    """The queue of tables to read again, one after the other."""
 
     def __init__(self, folder: Path, start_file: int) -> None:
         self._folder = folder
@@ -69,13 +69,13 @@ class IncrementalSnapshotQueue:
 
     @property
     def handled_until(self) -> int:
-        """The place in the log up to which signals were heeded."""
+        """The position in the log up to which signals were applied."""
         return self._state.handled_until
 
     def handle_signals(
         self, signals_given: Sequence[signals.Signal], tables: Sequence[ChunkableTable], until: int
     ) -> None:
-        """Do what signals up to a place in the log say, once."""
+        """Apply signals up to a position in the log, once."""
         for signal in signals_given:
             self._apply(signal, tables)
         self._state.handled_until = until
@@ -89,16 +89,16 @@ class IncrementalSnapshotQueue:
             self._forget(signal.tables)
         else:
             state.is_paused = signal.type == signals.PAUSE
-        _log.info("signal %s %s: left to read: %s", signal.id, signal.type, state.queue)
+        _log.info("signal %s %s: tables left to read: %s", signal.id, signal.type, state.queue)
 
     def enqueue(self, tables: Sequence[ChunkableTable], patterns: tuple[str, ...]) -> None:
-        """Read these tables, after those that are being read."""
+        """Add tables to the end of the queue."""
         for table in tables:
             name = table.full_name
             if name in self._state.queue or (patterns and not matches(name, patterns)):
                 continue
             if not table.is_chunkable:
-                _log.warning("%s has no primary key to read it by, and is not read again", name)
+                _log.warning("%s has no primary key to read it by and is not read again", name)
                 continue
             self._state.queue.append(name)
         self._save()
@@ -115,10 +115,10 @@ class IncrementalSnapshotQueue:
         number: int,
         read: Callable[[str, list[str] | None], tuple[Chunk, list[str] | None] | None],
     ) -> Chunk | None:
-        """The next chunk, as file ``number``; None when nothing is left.
+        """Read the next chunk, as file ``number``; None when no table is left.
 
-        ``read`` is told a table and the key to begin behind; it gives the chunk and its last key,
-        or None when the table has no more.
+        ``read`` gets a table and the key to continue after; it returns the chunk and its last key,
+        or None when the table has no more rows.
         """
         state = self._state
         before = msgspec.structs.replace(state, before=None, queue=list(state.queue))

@@ -1,7 +1,7 @@
-"""A database's changes as a Spark stream: what is the same whatever the database.
+"""A database's changes as a Spark stream: the part that all databases share.
 
-The driver's side asks a follower how far the next batch goes; tasks read the parts that it was cut
-into, and write events. A database brings its follower, its parts and how they are read.
+The driver asks a ``ChangeStream`` where the next batch ends; tasks read the parts that the batch is
+split into, and write events. Each database provides its stream, its parts and how they are read.
 """
 
 from abc import abstractmethod
@@ -35,7 +35,7 @@ Config = TypeVar("Config", bound=CdcConfig)
 
 
 class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
-    """All that a reader is told."""
+    """The settings of a reader."""
 
     config: Config
     state_dir: str
@@ -44,7 +44,7 @@ class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
     tables: tuple[TableRoute, ...] = ()
 
     def routing(self) -> Routing:
-        """Where tables go."""
+        """The topics of tables."""
         config = self.config
         return Routing(
             config.topic_routing,
@@ -57,7 +57,7 @@ class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
 def load_changes(
     spark: "SparkSession", source: type[SettingsSource], config: CdcConfig, place: Place
 ) -> "DataFrame":
-    """The frame of a source that stands at a place of a pipeline."""
+    """The frame of a source at a place of a pipeline."""
     settings = ReaderSettings(
         config=config,
         state_dir=str(place.state_dir.absolute()),
@@ -78,17 +78,17 @@ class ChangeStream(Protocol):
         """The end of the batch after ``start``."""
 
     def commit(self, end: Any) -> None:
-        """Nothing before this will be asked for again."""
+        """Release everything before ``end``: Spark will not request it again."""
 
     def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
 
 
 class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream of one query. In the driver it follows; copies of it in tasks read.
+    """The stream of one query. It plans batches in the driver; its copies in tasks read.
 
-    ``position`` is the type of what Spark's checkpoint keeps; among other things it counts
-    heartbeats (``beat``) and tells when it was decided to go so far (``at_ms``).
+    ``position`` is the type of the offset in Spark's checkpoint; among other things it counts
+    heartbeats (``beat``) and has the time at which it was determined (``at_ms``).
     """
 
     position: ClassVar[Any]
@@ -99,16 +99,16 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cap: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get the settings, not the driver's sessions."""
+        """The state for tasks: the settings, without the driver's sessions."""
         return {"_settings": self._settings, "_follower": None, "_cap": None}
 
     @abstractmethod
     def follower(self) -> ChangeStream:
-        """A new follower."""
+        """A new change stream."""
 
     @abstractmethod
     def parts(self, begun: Any, until: Any) -> list[tuple[str, Any]]:
-        """What a batch is made of but for heartbeats: kinds, and what tasks are told of each."""
+        """The parts of a batch without heartbeats: kinds, and the input of the task for each."""
 
     @abstractmethod
     def batches(self, kind: str, given: Any) -> Iterator[pa.RecordBatch]:
@@ -122,21 +122,21 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Before everything; what there is to begin with is found with the first batch."""
+        """The empty offset; where to start is determined with the first batch."""
         first: dict[str, Any] = msgspec.to_builtins(self.position())
         return first
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What one batch may bring."""
+        """The limit of one batch."""
         rows_max = self._settings.rows_per_batch_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is none of this run's business."""
+        """End this run at the current end of the log."""
         self._cap = self._followed().end_of_log()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next batch goes."""
+        """The end of the next batch."""
         begun = msgspec.convert(start, self.position)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._followed().next(begun, rows_max, self._cap)
@@ -153,11 +153,11 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in parts]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark will not ask for anything before again."""
+        """Release everything before ``end``: Spark will not request it again."""
         self._followed().commit(msgspec.convert(end, self.position))
 
     def stop(self) -> None:
-        """The query ends."""
+        """Close the stream at the end of the query."""
         if self._follower is not None:
             self._follower.close()
 

@@ -1,11 +1,11 @@
-"""The values of a row as a database tells them, whatever database it is."""
+"""The values of a row, independent of the database."""
 
 import enum
 from typing import Final
 
 
 class Unchanged(enum.Enum):
-    """A large value that was not sent because it is what it was."""
+    """A large value that was not sent because it is unchanged."""
 
     UNCHANGED = 0
 

@@ -1,4 +1,4 @@
-"""What is wrong with settings of change data capture and with servers, whatever they are."""
+"""Checks of change data capture settings and servers, independent of the database."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -11,7 +11,7 @@ from mainstem.pipelines.connector.shapes import Finding, failed
 
 
 class Closable(Protocol):
-    """What can be closed."""
+    """A server connection."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -22,7 +22,7 @@ _UNFILLED = (KeyError, IndexError, ValueError)
 
 
 def setting_problems(config: CdcConfig) -> list[Finding]:
-    """Masks that nobody knows, and names of topics that cannot be filled."""
+    """Invalid masks, and topic templates with unknown placeholders."""
     found = []
     for mode in config.mask_columns.values():
         try:
@@ -34,7 +34,7 @@ def setting_problems(config: CdcConfig) -> list[Finding]:
     except _UNFILLED as error:
         found.append(
             failed(
-                f"topic_routing {config.topic_routing!r} cannot be filled: {error!r}",
+                f"topic_routing {config.topic_routing!r} is invalid: {error!r}",
                 "use {database}, {schema}, {table} and {name}",
             )
         )
@@ -43,7 +43,7 @@ def setting_problems(config: CdcConfig) -> list[Finding]:
     except _UNFILLED as error:
         found.append(
             failed(
-                f"schema_topic {config.schema_topic!r} cannot be filled: {error!r}",
+                f"schema_topic {config.schema_topic!r} is invalid: {error!r}",
                 "use {database} and {name}",
             )
         )
@@ -53,7 +53,7 @@ def setting_problems(config: CdcConfig) -> list[Finding]:
 def checked(
     open_server: Callable[[], Server], look: Callable[[Server], list[Finding]]
 ) -> list[Finding]:
-    """What is found when one looks at a server; that it refuses is a finding, too."""
+    """The findings about a server; an error of the server is a finding, too."""
     try:
         server = open_server()
         try:

@@ -1,10 +1,10 @@
-"""Commands that reach a running stream through the database itself. Pure.
+"""Signals: commands to a running stream, sent through the database itself. Pure.
 
     {"id": "…", "type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}}
 
 Types are ``execute-snapshot``, ``stop-snapshot``, ``pause-snapshot`` and ``resume-snapshot``; names
-of tables may hold ``*`` and ``?``. What is none of these is warned of and otherwise ignored:
-whoever may write to a table must not be able to stop the stream.
+of tables may contain ``*`` and ``?``. Anything else is logged as a warning and ignored: write
+access to a table must not be enough to stop the stream.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ PREFIX: Final = "mainstem.signal"
 
 
 class Signal(Struct, frozen=True):
-    """One command; ``tables`` are patterns, none means all that it can concern."""
+    """One command; ``tables`` are patterns, none means all tables that it can apply to."""
 
     id: str
     type: str
@@ -41,34 +41,36 @@ class _Message(Struct):
 
 
 def from_message(content: bytes) -> Signal:
-    """A signal that came as a message.
+    """Decode a signal from a logical message.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a signal.
     """
     try:
         message = msgspec.json.decode(content, type=_Message)
     except DECODE_ERRORS as error:
-        raise ValueError(f"no signal: {error}") from None
+        raise ValueError(f"not a signal: {error}") from None
     return _known(Signal(message.id, message.type, message.data.tables))
 
 
 def from_row(values: list[str | None]) -> Signal:
-    """A signal that came as a row: id, type, data.
+    """Decode a signal from a row: id, type, data.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a signal.
     """
     if len(values) < 3 or values[1] is None:
-        raise ValueError("no signal: a row of a signal table is id, type, data")
+        raise ValueError("not a signal: a row of a signal table has the columns id, type, data")
     try:
         data = msgspec.json.decode(values[2] or "{}", type=_Data)
     except DECODE_ERRORS as error:
-        raise ValueError(f"no signal: data: {error}") from None
+        raise ValueError(f"not a signal: data: {error}") from None
     return _known(Signal(values[0] or "", values[1], data.tables))
 
 
 def _known(signal: Signal) -> Signal:
     if signal.type not in TYPES:
-        raise ValueError(f"{signal.type!r} is no type of signal: {', '.join(sorted(TYPES))}")
+        raise ValueError(
+            f"unknown type of signal {signal.type!r}, known: {', '.join(sorted(TYPES))}"
+        )
     return signal

@@ -1,9 +1,9 @@
-"""What a snapshot already holds, so that the stream does not tell it again. Pure.
+"""Stamps: what a snapshot already contains, so that the stream does not repeat it. Pure.
 
-A snapshot that was taken up again after a crash sees more than the point the stream begins at. The
-rows that it read carry a *stamp*: the transactions it saw and the keys it read. A change is dropped
-when its transaction was seen and its key was read; so each key's events stay in order, none doubled
-and none lost.
+A snapshot that was resumed after a crash sees more than the position at which the stream starts.
+Its rows have a *stamp*: the transactions that it saw and the keys that it read. A change is dropped
+if its transaction was seen and its key was read; so each key's events stay in order, without
+duplicates or losses.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,10 @@ _XID_SPAN: Final = 1 << 32
 
 
 class Stamp(Struct, frozen=True):
-    """Rows of ``table`` with keys greater than ``after`` (None: all), as ``snapshot`` saw them.
+    """Rows of ``table`` with keys greater than ``after`` (None: all), as seen by ``snapshot``.
 
     ``snapshot`` is the server's ``xmin:xmax:xip,…``; no transaction that it saw ended after
-    ``until``. It is empty where a server shows exactly what stands in its log before ``until``.
+    ``until``. It is empty if a snapshot contains exactly the changes in the log before ``until``.
     """
 
     table: str
@@ -30,7 +30,7 @@ class Stamp(Struct, frozen=True):
 
 
 class Stamps:
-    """All stamps of a stream; later ones were read later and go before earlier ones."""
+    """All stamps of a stream; later ones take precedence."""
 
     def __init__(self, stamps: Sequence[Stamp]) -> None:
         self.until = max((stamp.until for stamp in stamps), default=0)
@@ -43,9 +43,9 @@ class Stamps:
             self._by_table.setdefault(stamp.table, []).append((after, seen))
 
     def holds(self, table: str, key: Key, change: int) -> bool:
-        """Whether a change of ``key`` is in the snapshot already.
+        """Whether the snapshot already contains a change of ``key``.
 
-        ``change`` is its transaction's number, or its place in the log where stamps go by that.
+        ``change`` is its transaction id, or its position in the log if stamps use positions.
         """
         for after, is_seen in self._by_table.get(table, ()):
             if after is None or key > after:
@@ -53,22 +53,22 @@ class Stamps:
         return False
 
     def concerns(self, table: str) -> bool:
-        """Whether any stamp is about the table."""
+        """Whether the table has a stamp."""
         return table in self._by_table
 
 
 def comparable(texts: Sequence[str]) -> Key:
-    """A key in the order in which the server sorts it: numbers, or bytes of UUIDs and C text."""
+    """A key that sorts as on the server: numbers, or bytes of UUIDs and C text."""
     return tuple(int(text[1:]) if text[0] == "n" else text[1:].encode() for text in texts)
 
 
 def marked(value: bytes, *, is_number: bool) -> str:
-    """A value of a key as stamps keep it, its kind first."""
+    """A key value as stored in stamps, its kind first."""
     return ("n" if is_number else "t") + value.decode()
 
 
 class SeenTransactions:
-    """The transactions that a snapshot saw; numbers of the stream have 32 bits, its own have 64."""
+    """The transactions that a snapshot saw; ids have 32 bits in the stream, 64 in the snapshot."""
 
     def __init__(self, text: str) -> None:
         low, high, running = text.split(":")
@@ -77,17 +77,17 @@ class SeenTransactions:
         del low
 
     def includes(self, xid: int) -> bool:
-        """Whether the snapshot shows what a transaction did."""
-        # The stream's transactions lie within 2^31 of the snapshot's: the nearest is meant.
+        """Whether the snapshot contains the changes of a transaction."""
+        # The stream's transactions are within 2^31 of the snapshot's: the nearest one is meant.
         distance = (xid - self._until) % _XID_SPAN
         return distance >= _XID_SPAN // 2 and xid not in self._running
 
 
 def encode(stamps: Sequence[Stamp]) -> str:
-    """As an offset keeps them."""
+    """The stamps as stored in an offset."""
     return msgspec.json.encode(stamps).decode()
 
 
 def decode(text: str) -> list[Stamp]:
-    """As an offset kept them."""
+    """The stamps of an offset."""
     return msgspec.json.decode(text, type=list[Stamp]) if text else []

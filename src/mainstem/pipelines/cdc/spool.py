@@ -1,7 +1,8 @@
-"""Files of a connector's folder: a snapshot's rows on their way to Spark, and how far it is.
+"""Spool files of a connector's folder: rows of a snapshot to be read by Spark, and its progress.
 
-Rows are on disk before Spark is told of them, so that a batch that is repeated reads the same file;
-a file is removed when the batch that told it is committed. Files are for their owner's eyes only.
+Rows are on disk before Spark gets their offset, so that a batch that is repeated reads the same
+file; a file is removed when the batch that contains it is committed. Only the owner may read the
+files.
 """
 
 import os
@@ -20,11 +21,11 @@ SPOOL_NAME: Final = "spool"
 
 
 class SpoolState(Struct, kw_only=True):
-    """How far a snapshot has come; survives the process.
+    """The progress of a snapshot; survives restarts.
 
-    ``tables`` are to be read, ``done`` were, ``after`` is the last key of the one between them;
-    files up to ``shown_until`` may be told of, and ``number`` counts snapshots. ``stamps`` say what
-    sessions saw that took it up again.
+    ``tables`` are to be read, ``done`` were, ``after`` is the last key of the current one; files up
+    to ``shown_until`` may be delivered, and ``number`` counts snapshots. ``stamps`` are those of
+    sessions that resumed it.
     """
 
     tables: list[str]
@@ -40,18 +41,18 @@ class SpoolState(Struct, kw_only=True):
 
     @property
     def coded_stamps(self) -> str:
-        """The stamps as positions keep them."""
+        """The stamps as stored in offsets."""
         return encode(self.stamps) if self.stamps else ""
 
     def file_written(self, rows: int, *, is_shown: bool) -> None:
-        """One more file, which may be told of at once if its table is read in the key's order."""
+        """Count one more file, which may be delivered at once if its table is read in key order."""
         self.next_file += 1
         self.rows += rows
         if is_shown:
             self.shown_until = self.next_file
 
     def table_written(self, name: str) -> None:
-        """All files of a table are there."""
+        """Mark a table as complete: all its files are written."""
         self.done.append(name)
         self.after = None
         self.shown_until = self.next_file
@@ -65,7 +66,7 @@ def spooled_until(
     rows_of: Callable[[int], int],
     more: Callable[[], None],
 ) -> int:
-    """The first file that the next batch leaves alone; asks for ``more`` files as needed."""
+    """The end of the files of the next batch; calls ``more`` to write files as needed."""
     rows, until = 0, start
     while True:
         while until < state.shown_until:
@@ -80,7 +81,7 @@ def spooled_until(
 
 
 def forget_spool(folder: Path, until: int) -> None:
-    """Remove the files below a number: nobody will ask for them again."""
+    """Remove the files below a number, which are no longer needed."""
     spool = folder / SPOOL_NAME
     if spool.is_dir():
         for path in spool.iterdir():
@@ -94,7 +95,7 @@ def private(path: str, flags: int) -> int:
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a new file; on disk when this returns."""
+    """Write a new file and flush it to disk."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path, "wb", opener=private) as out:
         write(out)
@@ -103,7 +104,7 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_safely(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; on disk when this returns."""
+    """Replace a file atomically and flush it to disk."""
     fresh = path.with_name(f".{path.name}.new")
     write_file(fresh, lambda out: out.write(data))
     fresh.replace(path)
@@ -115,15 +116,15 @@ def write_safely(path: Path, data: bytes) -> None:
 
 
 def save_state(folder: Path, state: SpoolState) -> None:
-    """Remember how far a snapshot is, whatever happens next."""
+    """Store the progress of a snapshot durably."""
     write_safely(folder / STATE_NAME, msgspec.json.encode(state))
 
 
 def first_mark(*, is_first: bool, begins_all: bool) -> str:
-    """What the first row of a file is called in events."""
+    """The value of ``snapshot`` for the first row of a file."""
     return "first" if begins_all else "first_in_data_collection" if is_first else "true"
 
 
 def last_mark(*, is_last: bool, ends_all: bool) -> str:
-    """What the last row of a file is called in events."""
+    """The value of ``snapshot`` for the last row of a file."""
     return ("last" if ends_all else "last_in_data_collection") if is_last else "true"

@@ -1,4 +1,4 @@
-"""What is told of a table's rows, whatever the database: columns, masks, keys, schemas. Pure."""
+"""How rows of a table are written, for any database: columns, masks, keys, schemas. Pure."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ from mainstem.pipelines.cdc.table_selection import kept_columns, mask_for, match
 
 
 class WrittenColumn(NamedTuple):
-    """A column, how its values are written, and its type in Avro if that is wanted."""
+    """A column, the converter of its values, and a function for its Avro type."""
 
     name: str
     convert: Convert
@@ -23,7 +23,7 @@ class WrittenColumn(NamedTuple):
 
 
 class TableLayout:
-    """The columns of a table that are told, and those of its key: as the settings say, or ``key``.
+    """The captured columns of a table, and those of its key: ``key`` unless configured otherwise.
 
     ``place`` is its schema, or its database, and its name.
     """
@@ -61,7 +61,7 @@ class TableLayout:
         return EventField(column.name, at, mask or column.convert, kind, null)
 
     def schemas(self, source: Kind) -> TableSchemas | None:
-        """The schemas of keys and events where they are told in Avro."""
+        """The Avro schemas of keys and events; None if the format is not Avro."""
         if self._config.format != "avro":
             return None
         return table_schemas((self._config.source_name, *self._place), self._row, self._key, source)
@@ -69,5 +69,5 @@ class TableLayout:
 
 @lru_cache
 def own_version() -> str:
-    """The version that events name."""
+    """The version of this package in ``source``."""
     return version("mainstem")

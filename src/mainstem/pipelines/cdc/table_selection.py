@@ -1,4 +1,4 @@
-"""Which tables and columns are told, what hides their values, and where they go. Pure."""
+"""Which tables and columns are captured, how they are masked, and their topics. Pure."""
 
 import hashlib
 import re
@@ -18,12 +18,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a dotted name fits one of the patterns; ``*`` and ``?`` stand for anything."""
+    """Whether a dotted name matches one of the patterns; ``*`` and ``?`` are wildcards."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_selected(schema: str, table: str, tables: Sequence[str], excluded: Sequence[str]) -> bool:
-    """Whether a table is followed; without a list, every table of ``public`` is."""
+    """Whether a table is captured; without a list, every table of ``public`` is."""
     name = f"{schema}.{table}"
     return matches(name, tables or ("public.*",)) and not matches(name, excluded)
 
@@ -31,7 +31,7 @@ def is_selected(schema: str, table: str, tables: Sequence[str], excluded: Sequen
 def kept_columns(
     table: str, columns: Sequence[str], include: Sequence[str], exclude: Sequence[str]
 ) -> frozenset[str]:
-    """The columns of ``schema.table`` that are told, keys apart."""
+    """The captured columns of ``schema.table``, without regard to keys."""
     return frozenset(
         name
         for name in columns
@@ -41,7 +41,7 @@ def kept_columns(
 
 
 def mask_for(name: str, masks: dict[str, str], salt: str) -> Convert | None:
-    """What stands in for the values of the column ``schema.table.column``; None: they are shown."""
+    """The mask of the column ``schema.table.column``; None if it is not masked."""
     for pattern, mode in masks.items():
         if fnmatchcase(name, pattern):
             return mask(mode, salt)
@@ -49,7 +49,7 @@ def mask_for(name: str, masks: dict[str, str], salt: str) -> Convert | None:
 
 
 def null_for(name: str, masks: dict[str, str]) -> bytes:
-    """What stands for null in a column: redacted ones do not even show that."""
+    """The text for null in a column: redacted ones hide even nulls."""
     for pattern, mode in masks.items():
         if fnmatchcase(name, pattern):
             return REDACTED if mode == "redact" else b"null"
@@ -57,10 +57,10 @@ def null_for(name: str, masks: dict[str, str]) -> bytes:
 
 
 def mask(mode: str, salt: str) -> Convert:
-    """The masking that a word of the settings means.
+    """The mask of a configured mode.
 
     Raises:
-        ValueError: it means none.
+        ValueError: the mode is unknown.
     """
     if mode == "hash":
         return partial(_hashed, salt=salt.encode())
@@ -69,7 +69,7 @@ def mask(mode: str, salt: str) -> Convert:
     if found := _TRUNCATE.fullmatch(mode):
         length = int(found[1])
         return lambda value: msgspec.json.encode(value.decode()[:length])
-    raise ValueError(f"{mode!r} is no mask: hash, redact or truncate:N")
+    raise ValueError(f"{mode!r} is not a mask: use hash, redact or truncate:N")
 
 
 def _hashed(value: bytes, salt: bytes) -> bytes:
@@ -77,7 +77,7 @@ def _hashed(value: bytes, salt: bytes) -> bytes:
 
 
 class Routing:
-    """The topic of each table: a route of its own, or the pattern, made safe as a topic's name."""
+    """The topic of each table: its own route, or the template, made a valid topic name."""
 
     def __init__(
         self, pattern: str, *, database: str, name: str, routes: Sequence[TableRoute] = ()
@@ -88,7 +88,7 @@ class Routing:
         self._routes = {(route.schema, route.table): route.topic for route in routes}
 
     def topic(self, schema: str, table: str) -> str:
-        """Where the changes of a table go."""
+        """The topic of a table."""
         routed = self._routes.get((schema, table)) or self._routes.get((None, table))
         if routed is not None:
             return routed

@@ -1,4 +1,4 @@
-"""Transactions as events tell of them: beginnings, ends, and each event's number within. Pure."""
+"""Transaction metadata of events: boundaries, and each event's number within. Pure."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from mainstem.pipelines.cdc.envelope import NULL, ChangeRecord
 
 
 class TransactionCounter:
-    """Counts the events of one transaction after the other; tells nothing unless it is wanted."""
+    """Counts the events of one transaction after the other; inactive unless ``is_included``."""
 
     def __init__(self, *, is_included: bool) -> None:
         self.is_included = is_included
@@ -14,11 +14,11 @@ class TransactionCounter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was told of this transaction yet."""
+        """Whether the transaction has no events yet."""
         return not self._counts
 
     def begin(self) -> None:
-        """The next transaction."""
+        """Start the next transaction."""
         self._counts = {}
 
     def order(self, table: str, name: str) -> bytes:
@@ -34,7 +34,7 @@ class TransactionCounter:
         )
 
     def boundary(self, status: str, name: str, at_us: int) -> list[ChangeRecord]:
-        """The record of a beginning or an end, if it is wanted."""
+        """The record of a BEGIN or END, if transaction metadata is enabled."""
         if not self.is_included:
             return []
         is_end = status == "END"

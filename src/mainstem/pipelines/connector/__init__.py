@@ -1,1 +1,1 @@
-"""The connector kit: the shapes of sources and sinks, their registry and what they share."""
+"""The connector kit: interfaces of sources and sinks, their registry and shared code."""

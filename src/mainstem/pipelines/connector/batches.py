@@ -1,8 +1,8 @@
-"""Who a micro-batch is: what a ``foreachBatch`` sink keys its ledger by.
+"""The identity of a micro-batch: the key of the ledger of a ``foreachBatch`` sink.
 
-Batch ids alone are not enough: a query with a fresh checkpoint counts from zero again, and a ledger
-that knew only the numbers would skip its batches. The query's id comes from the checkpoint, so it
-survives restarts and changes when the checkpoint does.
+Batch ids alone are not enough: a query with a new checkpoint counts from zero again, and a ledger
+with numbers only would skip its batches. The query's id is stored in the checkpoint, so it survives
+restarts and changes when the checkpoint does.
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ class BatchIdentity(Struct, frozen=True):
 
 
 def identity_of(batch: "DataFrame", batch_id: int) -> BatchIdentity:
-    """The identity of the batch that a ``foreachBatch`` function was given."""
+    """The identity of the batch that a ``foreachBatch`` function got."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     assert query_id, "only a batch of a streaming query has an identity"
     return BatchIdentity(query_id, batch_id)
@@ -39,7 +39,7 @@ def identity_of(batch: "DataFrame", batch_id: int) -> BatchIdentity:
 def written_by(
     frame: "DataFrame", write: "Callable[[DataFrame, BatchIdentity], None]"
 ) -> "DataStreamWriter":
-    """A writer, not started, that gives a function every batch and its identity."""
+    """A writer, not started, that calls a function with every batch and its identity."""
 
     def put(batch: "DataFrame", batch_id: int) -> None:
         write(batch, identity_of(batch, batch_id))
@@ -48,7 +48,7 @@ def written_by(
 
 
 def current_batch(spark: "SparkSession") -> BatchIdentity | None:
-    """The batch that this thread is called for; None outside a ``foreachBatch`` function."""
+    """The batch that this thread processes; None outside a ``foreachBatch`` function."""
     query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
     batch_id = spark.sparkContext.getLocalProperty(BATCH_ID)
     if not query_id or not batch_id:

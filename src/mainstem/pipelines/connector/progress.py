@@ -1,6 +1,6 @@
-"""How far a source has come with something that ends, such as a snapshot.
+"""The progress of a source with a task that ends, such as a snapshot.
 
-A source writes it into its state folder; the runtime shows it as a bar and in the status.
+A source writes it into its state folder; the runtime shows it as a progress bar and in the status.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE_NAME = "progress.json"
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """``done`` of ``total`` units (None: not known), in words: ``snapshot of public.orders``."""
+    """``done`` of ``total`` units (None: unknown) of a task, such as a snapshot."""
 
     what: str
     done: int
@@ -29,11 +29,11 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 def write_progress(state_dir: Path, progress: Progress) -> None:
-    """Replace what was said before."""
+    """Replace the progress."""
     state_dir.mkdir(parents=True, exist_ok=True)
     replace_json(state_dir / FILE_NAME, progress)
 
 
 def read_progress(state_dir: Path) -> Progress | None:
-    """What the source said last; None when it says nothing."""
-    return read_json(state_dir / FILE_NAME, Progress, "a progress of a source")
+    """The source's current progress; None when it has none."""
+    return read_json(state_dir / FILE_NAME, Progress, "the progress of a source")

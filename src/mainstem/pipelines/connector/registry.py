@@ -1,12 +1,12 @@
-"""Finds connectors by name: the built-in ones and those that other packages announce.
+"""Finds connectors by name: the built-in ones and those of other packages.
 
-A package announces a module under the entry point group ``mainstem.connectors``:
+A package registers a module under the entry point group ``mainstem.connectors``:
 
     [project.entry-points."mainstem.connectors"]
     acme-crm = "acme_mainstem.crm"
 
-The module offers ``SOURCE``, ``SINK`` or both, as the modules of ``pipelines.connectors`` do. Only
-the modules that are asked for are imported. A built-in name cannot be taken over by a package.
+The module defines ``SOURCE``, ``SINK`` or both, as the modules of ``pipelines.connectors`` do. Only
+the modules that are requested are imported. A package cannot replace a built-in connector.
 """
 
 import importlib
@@ -27,20 +27,20 @@ Kind = Literal["source", "sink"]
 
 
 class Registry:
-    """The connectors that this installation knows; modules are given by their import names."""
+    """The connectors of this installation; modules are given by their import names."""
 
     def __init__(self, modules: dict[str, str] | None = None) -> None:
         self._modules = _announced() if modules is None else dict(modules)
 
     def names(self) -> list[str]:
-        """Every connector's name."""
+        """The names of all connectors."""
         return sorted(self._modules)
 
     def source(self, name: str) -> Source[Any]:
         """The source called ``name``.
 
         Raises:
-            InvalidRequest: there is none; the remedy names the nearest.
+            InvalidRequest: it does not exist; the remedy names the nearest.
         """
         found: Source[Any] = self._offered(name, "source")
         return found
@@ -49,13 +49,13 @@ class Registry:
         """The sink called ``name``.
 
         Raises:
-            InvalidRequest: there is none; the remedy names the nearest.
+            InvalidRequest: it does not exist; the remedy names the nearest.
         """
         found: Sink[Any] = self._offered(name, "sink")
         return found
 
     def inventory(self) -> list[Spec]:
-        """Every source and sink, by category and name."""
+        """The specs of all sources and sinks, by category and name."""
         specs = [
             offered.spec()
             for name in self.names()

@@ -1,17 +1,17 @@
-"""The shapes of sources and sinks: what a connector offers and what it is given.
+"""The interfaces of sources and sinks: what a connector provides and what it gets.
 
     source:  spec -> check -> discover -> read(spark, config, place)  -> a streaming DataFrame
     sink:    spec -> check -> write(frame, config, place)             -> a DataStreamWriter
 
-A source gives a *wire frame* (``connector.wire``) or a frame of any columns, which then become one
-JSON object per row. A sink is given a wire frame and returns a writer that is not started: of a
+A source returns a *wire frame* (``connector.wire``) or a frame of any columns, which are converted
+to one JSON object per row. A sink gets a wire frame and returns a writer that is not started: of a
 Python data source, of one of Spark's formats, or ``frame.writeStream.foreachBatch(...)``. The
 runtime adds name, trigger and checkpoint and starts it.
 
-Promises a connector makes: settings are a msgspec Struct that forbids unknown fields; ``check``
-changes nothing outside and reports instead of raising; what ``read`` gives for a range of offsets
-is the same however often it is asked; a batch id that is written twice appears once where the spec
-says *exactly once*; nothing is kept outside ``place.state_dir``.
+Requirements for a connector: settings are a msgspec Struct that forbids unknown fields; ``check``
+changes nothing outside and reports instead of raising; ``read`` returns the same records for the
+same range of offsets; a batch id that is written twice appears once if the spec is *exactly
+once*; no state is stored outside ``place.state_dir``.
 """
 
 import enum
@@ -31,7 +31,7 @@ ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
 
 
 class Severity(enum.StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ class Severity(enum.StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that a check found; ``retriable`` when waiting may mend it."""
+    """One result of a check; ``retriable`` when it may resolve itself after some time."""
 
     severity: Severity
     message: str
@@ -48,7 +48,7 @@ class Finding(Struct, frozen=True):
 
 
 class Column(Struct, frozen=True):
-    """A column of something that can be read; ``type`` is the other system's word."""
+    """A column of something that can be read; ``type`` is the external system's name."""
 
     name: str
     type: str
@@ -58,7 +58,7 @@ class Column(Struct, frozen=True):
 class Discovered(Struct, frozen=True, kw_only=True):
     """One thing that a source could read: a table, a file, a queue.
 
-    ``config`` holds the settings that would select it.
+    ``config`` contains the settings that would select it.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Discovered(Struct, frozen=True, kw_only=True):
 
 
 class TableRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sends the rows of one table to a topic of its own."""
+    """Sends the rows of one table to a separate topic."""
 
     table: str
     topic: str
@@ -77,26 +77,27 @@ class TableRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeadLetters(Protocol):
-    """Takes records that a sink found it can never deliver."""
+    """Takes records that a sink can never deliver."""
 
     def send(self, refused: "DataFrame") -> None:
-        """Write refused records: wire columns and ``error string``. Returns when they are safe."""
+        """Write refused records durably: wire columns and ``error string``."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a connector stands: its pipeline, its folder and the bounds it has to keep.
+    """The context of a connector: its pipeline, its folder and its limits.
 
     Args:
         pipeline: the name of the pipeline.
-        state_dir: a folder of the connector's own that survives restarts; it may not exist yet.
-        streaming: False asks a source for what is there now as a batch frame.
-        rows_per_batch_max: how many rows one micro-batch may hold; None leaves it to the source.
+        state_dir: the connector's folder, which survives restarts; it may not exist yet.
+        streaming: False requests the current content from a source as a batch frame.
+        rows_per_batch_max: the maximum number of rows of a micro-batch; None: up to the source.
         rehearsal: nothing may change outside: no slot is created, no message is taken.
-        topic: where records go that carry no topic of their own.
-        tables: topics of single tables.
-        dead_letters: where a sink sends what it can never deliver; None: it fails instead.
-        plain_fields: steps will look into the values; a source that has the means may parse them.
-        output_mode: what Spark hands a sink of an aggregate; the runtime sets it on the writer.
+        topic: the topic of records that have no topic themselves.
+        tables: topics of individual tables.
+        dead_letters: where a sink sends records that it can never deliver; None: it fails instead.
+        plain_fields: transforms will parse the values; a source that can do so may parse them.
+        output_mode: Spark's output mode for a sink of an aggregate; set on the writer by the
+            runtime.
     """
 
     pipeline: str
@@ -112,49 +113,49 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class Source(Protocol[ConfigT_contra]):
-    """Brings records in."""
+    """Reads records from an external system."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
 
     def check(self, config: ConfigT_contra) -> list[Finding]:
-        """Whether the other side answers and lets us do what we need."""
+        """Whether the external system answers and grants the necessary rights."""
 
     def discover(self, config: ConfigT_contra) -> list[Discovered]:
         """What could be read."""
 
     def read(self, spark: "SparkSession", config: ConfigT_contra, place: Place) -> "DataFrame":
-        """The records, as a streaming frame unless the place asks for a batch."""
+        """The records, as a streaming frame unless ``place.streaming`` is false."""
 
 
 class Sink(Protocol[ConfigT_contra]):
-    """Takes records out."""
+    """Writes records to an external system."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
 
     def check(self, config: ConfigT_contra) -> list[Finding]:
-        """Whether the other side answers and lets us do what we need."""
+        """Whether the external system answers and grants the necessary rights."""
 
     def write(self, frame: "DataFrame", config: ConfigT_contra, place: Place) -> "DataStreamWriter":
         """A writer of the frame, not started."""
 
 
 def failed(message: str, remedy: str = "", *, retriable: bool = False) -> Finding:
-    """A finding that keeps a pipeline from running."""
+    """A finding that prevents a pipeline from running."""
     return Finding(Severity.ERROR, message, remedy, retriable)
 
 
 def refused(error: MainstemError) -> Finding:
-    """The finding that the other side, or a library, has refused something."""
+    """The finding for an error of the external system or of a library."""
     return failed(error.cause, error.remedy, retriable=error.retriable)
 
 
 def warned(message: str, remedy: str = "") -> Finding:
-    """A finding that somebody should look at."""
+    """A warning."""
     return Finding(Severity.WARNING, message, remedy)
 
 
 def passed(message: str) -> Finding:
-    """A finding that all is well."""
+    """A finding without problems."""
     return Finding(Severity.OK, message)

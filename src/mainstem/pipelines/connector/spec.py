@@ -1,4 +1,4 @@
-"""What a connector says about itself: name, category, the shape of its settings, what it needs."""
+"""The metadata of a connector: name, category, type of its settings, dependencies."""
 
 import enum
 import importlib.util
@@ -14,7 +14,7 @@ Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True, "format": "pa
 
 
 class Category(enum.StrEnum):
-    """What a connector connects to."""
+    """The kind of system that a connector connects to."""
 
     TESTING = "testing"
     HTTP = "http"
@@ -28,7 +28,7 @@ class Category(enum.StrEnum):
 
 
 class Delivery(enum.StrEnum):
-    """How often a record arrives when processes are killed on the way."""
+    """How often a record is delivered if processes are killed."""
 
     EXACTLY_ONCE = "exactly once"
     AT_LEAST_ONCE = "at least once"
@@ -37,9 +37,9 @@ class Delivery(enum.StrEnum):
 class Spec(Struct, frozen=True, kw_only=True):
     """The metadata of one source or sink.
 
-    ``extra`` names the extra of this distribution that brings ``modules``, the libraries it cannot
-    work without. ``limits_rows`` tells whether a source heeds ``Place.rows_per_batch_max``; one
-    that does not cannot be given a rate limit.
+    ``extra`` is the extra of this distribution that installs ``modules``, the libraries that the
+    connector requires. ``limits_rows`` is whether a source respects ``Place.rows_per_batch_max``;
+    one that does not cannot have a rate limit.
     """
 
     name: str
@@ -59,19 +59,19 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The libraries that are not installed."""
+        """The required libraries that are not installed."""
         return tuple(name for name in self.modules if not _is_installed(name))
 
     def require(self) -> None:
-        """Check that the connector can work here.
+        """Check that the required libraries are installed.
 
         Raises:
-            InvalidRequest: a library is not installed; the remedy names the extra that brings it.
+            InvalidRequest: a library is not installed; the remedy names the extra that installs it.
         """
         if missing := self.missing:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"the {self.name} {self.kind} needs {', '.join(missing)}, not installed here",
+                f"the {self.name} {self.kind} needs {', '.join(missing)}, which is not installed",
                 subject=self.name,
                 remedy=f"pip install 'mainstem[{self.extra}]'" if self.extra else "",
             )
@@ -80,5 +80,5 @@ class Spec(Struct, frozen=True, kw_only=True):
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # a parent package is absent
+    except ModuleNotFoundError:  # a parent package is missing
         return False

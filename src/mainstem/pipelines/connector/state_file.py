@@ -1,4 +1,4 @@
-"""Small files of a state folder, replaced as a whole: whoever reads one sees one moment."""
+"""Small files of a state folder, replaced atomically, so that readers see a consistent state."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ Kind = TypeVar("Kind")
 
 
 def replace_json(path: Path, value: object, *, durable: bool = False) -> None:
-    """Replace what the file held; ``durable``: it is on disk when this returns."""
+    """Replace the content of the file; with ``durable`` it is flushed to disk."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with fresh.open("wb") as file:
         file.write(msgspec.json.encode(value))
@@ -23,10 +23,10 @@ def replace_json(path: Path, value: object, *, durable: bool = False) -> None:
 
 
 def read_json(path: Path, kind: type[Kind], what: str) -> Kind | None:
-    """What the file holds; None when there is none.
+    """The content of the file; None when it does not exist.
 
     Raises:
-        UnknownVersion: a later release wrote it, in a form of its own.
+        UnknownVersion: a later release wrote it, in a newer format.
     """
     try:
         return decoded(path.read_bytes(), kind, what, str(path))

@@ -1,8 +1,8 @@
-"""Streaming frames into topics, whatever their output mode.
+"""Writes streaming frames to topics, in any output mode.
 
-Spark hands the changed rows of an aggregate (``update``) to no data source that is written in
-Python, only to functions of batches. Written through one, under the identity of the batch, they are
-recognised after a crash like those of any other query: exactly once.
+Spark passes the changed rows of an aggregate (``update``) to no data source that is written in
+Python, only to ``foreachBatch`` functions. Written by one, under the identity of the batch, they
+are recognised after a crash like those of any other query: exactly once.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,13 +1,13 @@
-"""The wire frame: the one set of columns in which records travel between connectors and topics.
+"""The wire frame: the set of columns in which connectors and topics exchange records.
 
     topic string, key binary, value binary, headers array<struct<key string, value binary>>,
     partition int, timestamp timestamp
 
-Beside them may stand ``plainFields map<string, variant>``: what a source has parsed already of a
-value, or null where it leaves that to the steps.
+An additional column may be ``plainFields map<string, variant>``: the fields of a value that the
+source has already parsed, or null if the transforms parse it.
 
 All but ``value`` may be absent, all may be null. A null value is a tombstone; a null partition is
-chosen by key; a null timestamp is the moment of writing.
+chosen by key; a null timestamp is the time of writing.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ FIELDS_TYPE = "map<string,variant>"
 
 
 def is_wire(frame: DataFrame) -> bool:
-    """Whether a frame is one of records rather than of a source's own columns."""
+    """Whether a frame consists of records rather than of a source's own columns."""
     types = dict(frame.dtypes)
     if types.get(PLAIN_FIELDS) == FIELDS_TYPE:
         del types[PLAIN_FIELDS]
@@ -34,13 +34,13 @@ def is_wire(frame: DataFrame) -> bool:
 
 
 def key_of_value(field: str) -> Column:
-    """A field of the JSON value as a key; null where there is none."""
+    """A field of the JSON value as a key; null if it is absent."""
     parsed = F.try_parse_json(F.col("value").cast("string"))
     return F.try_variant_get(parsed, f"$.{field}", "string").cast("binary").alias("key")
 
 
 def as_wire(frame: DataFrame, *, topic: str | None = None) -> DataFrame:
-    """All wire columns of any frame, in order, and its plain fields; no topic becomes ``topic``.
+    """All wire columns of any frame, in order, and its plain fields; null topics become ``topic``.
 
     A frame of other columns becomes one JSON object per row; nulls are kept as nulls.
     """

@@ -1,5 +1,5 @@
-"""The built-in connectors, one module each; adding a connector is adding a module.
+"""The built-in connectors, one module each.
 
-A module offers ``SOURCE``, ``SINK`` or both. Its name, with dashes, is the connector's name. It
-imports the libraries of its extra only when it is used, so that the inventory needs none of them.
+A module defines ``SOURCE``, ``SINK`` or both. Its name, with dashes, is the connector's name. It
+imports the libraries of its extra only when it is used, so listing connectors needs none of them.
 """

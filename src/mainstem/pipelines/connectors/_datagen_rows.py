@@ -1,7 +1,7 @@
-"""The rows of ``datagen`` and the Spark data source that hands them out.
+"""The rows of ``datagen`` and their Spark data source.
 
 Every value is a function of the seed, the column and the row's number (SplitMix64 on whole arrays),
-so a batch that is repeated after a crash is the same to the last byte.
+so a batch that is repeated after a crash is identical.
 """
 
 import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.uint64]
 
-ROWS_PER_BATCH = 100_000  # of a source that nobody slows down
+ROWS_PER_BATCH = 100_000  # of a source without a rate limit
 ROWS_PER_ARROW_BATCH = 10_000
 PROGRESS_EVERY_S = 0.5
 
@@ -57,7 +57,7 @@ _REFERRERS = ["direct", "mail", "news", "search", "social"]
 
 
 def start_us(text: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 moment; UTC when it names no zone."""
+    """Microseconds since 1970 of an ISO 8601 timestamp; UTC when it has no zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -74,7 +74,7 @@ def rows(kind: str, first: int, until: int, *, seed: int, start: int, step_us: i
         made = {
             "order_id": numbers.astype(np.int64),
             "customer": draw.one_of(1, _CUSTOMERS),
-            "email": draw.one_of(1, _EMAILS),  # the same draw: a customer has one address
+            "email": draw.one_of(1, _EMAILS),  # the same random number: a customer has one address
             "product": draw.one_of(2, _PRODUCTS),
             "quantity": draw.whole(3, 1, 10).astype(np.int32),
             "amount": draw.whole(4, 100, 50_000) / 100,
@@ -110,12 +110,12 @@ class _Draw:
         self._seed = np.uint64(seed)
 
     def whole(self, column: int, low: int, high: int) -> "NDArray[np.int64]":
-        """Whole numbers of ``low`` (included) to ``high`` (excluded)."""
+        """Integers from ``low`` (included) to ``high`` (excluded)."""
         drawn = (self._bits(column) % np.uint64(high - low)).astype(np.int64)
         return drawn + low
 
     def one_of(self, column: int, words: Sequence[str]) -> pa.Array:
-        """One word per row."""
+        """One random word per row."""
         return pa.array(words).take(pa.array(self.whole(column, 0, len(words))))
 
     def _bits(self, column: int) -> "Numbers":
@@ -128,7 +128,7 @@ class _Draw:
 
 
 class _Rows(InputPartition):
-    """A run of rows for one task."""
+    """A range of rows for one task."""
 
     def __init__(self, first: int, until: int) -> None:
         super().__init__(first)
@@ -150,7 +150,7 @@ class DatagenOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def rows_per_batch(self) -> int:
-        """Rows of one batch at the most."""
+        """The limit of rows per batch."""
         return self.rows_per_batch_max or ROWS_PER_BATCH
 
     def partitions(self, first: int, until: int) -> list[_Rows]:
@@ -182,7 +182,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are row numbers; the pace is counted from the first look in this process."""
+    """The stream of rows; offsets are row numbers, and the rate counts from the first call."""
 
     def __init__(self, options: DatagenOptions) -> None:
         self._options = options
@@ -198,7 +198,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.rows_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """All rows of a source that ends; of an endless one, as many as a batch holds."""
+        """All rows of a finite source; of an endless one, as many as a batch contains."""
         self._is_once = True
         self._target = self._options.count
 
@@ -243,11 +243,11 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._logged_at = now
         folder = Path(self._options.progress_dir)
-        write_progress(folder, Progress(what="made-up rows", done=row, total=total))
+        write_progress(folder, Progress(what="generated rows", done=row, total=total))
 
 
 class DatagenDataSource(SettingsSource):
-    """Rows as time goes on; as a table all of them, or one batch of an endless source."""
+    """The data source of generated rows; as a table all rows, or one batch of an endless source."""
 
     format_name = "mainstem-datagen"
     settings = DatagenOptions
@@ -255,5 +255,5 @@ class DatagenDataSource(SettingsSource):
     stream_reader = _StreamReader
 
     def schema(self) -> str:
-        """The columns of the kind that was asked for."""
+        """The columns of the configured kind."""
         return ", ".join(f"{name} {type_}" for name, type_ in COLUMNS[self._settings().kind])

@@ -1,4 +1,4 @@
-"""The ``avro`` connector: ``file`` for folders of Avro files, in and out."""
+"""The ``avro`` connector: ``file`` for folders of Avro files, as source and sink."""
 
 from mainstem.pipelines.connectors.file import FileSink, FileSource
 

@@ -1,4 +1,4 @@
-"""The ``csv`` connector: ``file`` for folders of CSV files, in and out."""
+"""The ``csv`` connector: ``file`` for folders of CSV files, as source and sink."""
 
 from mainstem.pipelines.connectors.file import FileSink, FileSource
 

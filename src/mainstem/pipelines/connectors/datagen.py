@@ -1,8 +1,8 @@
-"""The ``datagen`` source: records made up from nothing but a seed and their number.
+"""The ``datagen`` source: records generated from a seed and their number.
 
-Row ``n`` is the same whenever and wherever it is made, so that a pipeline that was killed can be
-compared with one that was not. Values are computed column by column with NumPy; Spark turns them
-into JSON, so that no Python runs per row.
+Row ``n`` is the same whenever and wherever it is generated, so that a pipeline that was killed can
+be compared with one that was not. Values are computed column by column with NumPy; Spark converts
+them to JSON, so that no Python runs per row.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,26 +17,24 @@ if TYPE_CHECKING:
 
 
 class DatagenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is made up, how much and how fast."""
+    """Kind, number and rate of generated rows."""
 
     kind: Annotated[
         Literal["orders", "clicks", "sensors", "numbers"],
-        Meta(description="Which made-up business: its columns are listed by `discover`."),
+        Meta(description="Kind of rows; `discover` lists their columns."),
     ] = "orders"
-    count: Annotated[
-        int | None, Meta(description="Rows to make in total; endless when it is not given.")
-    ] = None
+    count: Annotated[int | None, Meta(description="Total number of rows; endless if unset.")] = None
     rows_per_second: Annotated[
         int | None,
-        Meta(description="Pace; null makes rows as fast as they can be written."),
+        Meta(description="Rows per second; null: as fast as they can be written."),
     ] = 10
-    seed: Annotated[int, Meta(ge=0, description="Another seed gives other values.")] = 1
+    seed: Annotated[int, Meta(ge=0, description="Seed of the random values.")] = 1
     start: Annotated[
-        str, Meta(description="Moment of row 0, ISO 8601; later rows follow at the pace.")
+        str, Meta(description="Timestamp of row 0, ISO 8601; later rows follow at the rate.")
     ] = "2026-01-01T00:00:00Z"
     key: Annotated[
         str | None,
-        Meta(description="Column that becomes the record's key; unset: the first one."),
+        Meta(description="Column that becomes the record's key; the first one by default."),
     ] = None
     tasks: Annotated[int, Meta(ge=1, le=256, description="Spark tasks per batch.")] = 1
 
@@ -45,17 +43,17 @@ class DatagenSource:
     """Generates rows."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="datagen",
             kind="source",
-            title="Made-up data",
+            title="Generated rows",
             category=Category.TESTING,
             config=DatagenConfig,
         )
 
     def check(self, config: DatagenConfig) -> list[Finding]:
-        """Whether the settings fit together."""
+        """Whether the settings are consistent."""
         from mainstem.pipelines.connectors._datagen_rows import COLUMNS, start_us  # noqa: PLC0415
 
         findings = []
@@ -74,11 +72,11 @@ class DatagenSource:
         try:
             start_us(config.start)
         except ValueError:
-            findings.append(failed(f"start {config.start!r} is no moment", "write ISO 8601"))
-        return findings or [passed("makes its rows itself")]
+            findings.append(failed(f"start {config.start!r} is not a timestamp", "use ISO 8601"))
+        return findings or [passed("generates rows")]
 
     def discover(self, config: DatagenConfig) -> list[Discovered]:
-        """Every kind with its columns."""
+        """All kinds with their columns."""
         from mainstem.pipelines.connectors._datagen_rows import COLUMNS  # noqa: PLC0415
 
         del config
@@ -93,7 +91,7 @@ class DatagenSource:
         ]
 
     def read(self, spark: "SparkSession", config: DatagenConfig, place: Place) -> "DataFrame":
-        """Rows as JSON, with a key and the moment of the row."""
+        """Rows as JSON, with the key column as key and the row's timestamp."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
         from mainstem.pipelines.connectors._datagen_rows import (  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """The ``delta`` sink: micro-batches into a Delta Lake table, each exactly once.
 
-The commit of a batch carries the query's id and the batch's number as an application transaction,
-Delta's own means against writing twice. A batch that the table has is skipped.
+The commit of a batch contains the query's id and the batch's number as an application transaction,
+Delta's mechanism against duplicate writes. A batch that the table already has is skipped.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class DeltaSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which table is written."""
+    """The table and how it is written."""
 
     path: Annotated[
-        str, Meta(min_length=1, description="Folder of the table, or `s3://bucket/folder`.")
+        str, Meta(min_length=1, description="Directory of the table, or `s3://bucket/folder`.")
     ]
     schema: TableSchema = None
-    partition_by: Annotated[list[str], Meta(description="Columns that divide the files.")] = []
-    merge_schema: Annotated[
-        bool, Meta(description="Add columns that the table does not have yet.")
-    ] = False
+    partition_by: Annotated[list[str], Meta(description="Partition columns.")] = []
+    merge_schema: Annotated[bool, Meta(description="Add columns that the table does not have.")] = (
+        False
+    )
     storage_options: Annotated[
-        dict[str, Secret], Meta(description="Options of the store, such as keys of a bucket.")
+        dict[str, Secret], Meta(description="Options of the object store, such as access keys.")
     ] = {}
 
 
@@ -39,7 +39,7 @@ class DeltaSink:
     """Appends to a Delta table."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="delta",
             kind="sink",
@@ -51,7 +51,7 @@ class DeltaSink:
         )
 
     def check(self, config: DeltaSinkConfig) -> list[Finding]:
-        """Whether the table is there and has the columns."""
+        """Whether the table exists and has the columns."""
         found = format_findings("parquet", "default", config.schema)
         if found:
             return found
@@ -60,7 +60,7 @@ class DeltaSink:
         except MainstemError as error:
             return [refused(error)]
         if table is None:
-            return [warned(f"{config.path} holds no table yet; the first batch makes it")]
+            return [warned(f"{config.path} has no table yet; the first batch creates it")]
         return [passed(f"{config.path} is at version {table.version()}")]
 
     def write(
@@ -76,7 +76,7 @@ class DeltaSink:
 def write_batch(
     batch: "DataFrame", identity: BatchIdentity, config: DeltaSinkConfig, place: Place
 ) -> None:
-    """Append one batch unless the table has it."""
+    """Append one batch unless the table already has it."""
     from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def write_batch(
 
 
 def _table(config: DeltaSinkConfig) -> Any:
-    """The table; None when there is none yet."""
+    """The table; None when it does not exist."""
     from deltalake import DeltaTable  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 

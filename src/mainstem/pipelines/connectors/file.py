@@ -1,8 +1,8 @@
-"""The ``file`` connector: folders of Parquet, JSON, CSV, Avro and text files, in and out.
+"""The ``file`` connector: folders of Parquet, JSON, CSV, Avro and text files, as source and sink.
 
 ``parquet``, ``json``, ``csv`` and ``avro`` are the same connector with the format in its name. The
-sink writes every record exactly once (``sink`` says how); the source reads every file that
-appears once (``source``).
+sink writes every record exactly once (see ``object_store.sink``); the source reads every new file
+once (see ``object_store.source``).
 """
 
 import os
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 LOW_BYTES = 256 * 1024 * 1024
 DISCOVERED_MAX = 1_000
 
-Path_ = Annotated[str, Meta(min_length=1, description="The folder.")]
+Path_ = Annotated[str, Meta(min_length=1, description="Directory of the files.")]
 Key = Annotated[str | None, Meta(description="Field of the value that becomes the record's key.")]
-FilesPerBatch = Annotated[int, Meta(ge=1, description="Files of one micro-batch at most.")]
+FilesPerBatch = Annotated[int, Meta(ge=1, description="Maximum number of files per micro-batch.")]
 WhenDone = Annotated[
     Literal["keep", "delete"],
-    Meta(description="What becomes of a file whose records are safe in their topic."),
+    Meta(description="What to do with a file when its records are in the topic."),
 ]
 Schema = Annotated[
     str | None,
     Meta(
         description=(
-            "Columns of the files, taken out of JSON values: `id bigint, at timestamp`. Without it"
-            " Parquet and Avro files have the parts of the record as columns, and JSON and text"
-            " files the value on a line. CSV needs it."
+            "Columns of the files, extracted from JSON values: `id bigint, at timestamp`. Without"
+            " it, Parquet and Avro files have the fields of the record as columns, JSON and text"
+            " files one value per line. Required for CSV."
         )
     ),
 ]
@@ -51,41 +51,41 @@ TableSchema = Annotated[
     str | None,
     Meta(
         description=(
-            "Columns taken out of JSON values: `id bigint, at timestamp`. Without it the parts"
+            "Columns extracted from JSON values: `id bigint, at timestamp`. Without it, the fields"
             " of the record are the columns."
         )
     ),
 ]
 CompressionName = Annotated[
     Literal["default", "none", "gzip", "zstd", "snappy", "lz4"],
-    Meta(description="How files are packed; by default Parquet with snappy, others not at all."),
+    Meta(description="Compression of the files; by default snappy for Parquet, none for others."),
 ]
 FileBytes = Annotated[
-    int, Meta(ge=1024, description="About how large a file grows before the next one begins.")
+    int, Meta(ge=1024, description="Approximate size at which a new file is started.")
 ]
 FormatName = Annotated[
-    Literal["parquet", "json", "csv", "avro", "text"], Meta(description="What files hold.")
+    Literal["parquet", "json", "csv", "avro", "text"], Meta(description="Format of the files.")
 ]
 
 
 class FolderSourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which files are read."""
+    """The files to read."""
 
     path: Path_
-    pattern: Annotated[str, Meta(description="Which names are read, with `*` and `?`.")] = "*"
+    pattern: Annotated[str, Meta(description="Pattern of file names, with `*` and `?`.")] = "*"
     key: Key = None
     files_per_batch: FilesPerBatch = 100
     when_done: WhenDone = "keep"
 
 
 class FileSourceConfig(FolderSourceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which files are read, and what they hold."""
+    """The files to read, and their format."""
 
     format: FormatName = "json"
 
 
 class FolderSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where files are written and how."""
+    """The directory, format and size of written files."""
 
     path: Path_
     schema: Schema = None
@@ -94,13 +94,13 @@ class FolderSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class FileSinkConfig(FolderSinkConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where files are written, what they hold and how."""
+    """The directory, format and size of written files."""
 
     format: FormatName = "json"
 
 
 def format_findings(format_: "Format", compression: str, schema: str | None) -> list[Finding]:
-    """Whether settings of files fit together."""
+    """Whether settings of files are consistent."""
     from mainstem.pipelines.database_tables.rows import column_names  # noqa: PLC0415
     from mainstem.pipelines.object_store.formats import COMPRESSIONS  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def format_findings(format_: "Format", compression: str, schema: str | None) -> 
     allowed = {"default", *COMPRESSIONS[format_]}
     if compression not in allowed:
         remedy = f"one of {', '.join(sorted(allowed))}"
-        found.append(failed(f"{format_} files are not packed with {compression}", remedy))
+        found.append(failed(f"{format_} files do not support compression {compression}", remedy))
     if format_ == "csv" and schema is None:
         found.append(failed("CSV needs a schema", "such as: id bigint, name string"))
     if schema is not None:
@@ -120,7 +120,7 @@ def format_findings(format_: "Format", compression: str, schema: str | None) -> 
 
 
 def compression_of(format_: "Format", named: "CompressionName") -> "Compression":
-    """The compression that a setting stands for."""
+    """The compression of a setting."""
     if named != "default":
         return named
     return "snappy" if format_ == "parquet" else "none"
@@ -138,7 +138,7 @@ class _Files:
         return Spec(
             name=self._name,
             kind=kind,
-            title=f"{self._format.capitalize()} files" if self._format else "Files of a folder",
+            title=f"{self._format.capitalize()} files" if self._format else "Files of a directory",
             category=Category.FILES,
             config=config,
             extra="avro" if is_avro else "",
@@ -147,7 +147,7 @@ class _Files:
         )
 
     def format_of(self, config: FolderSourceConfig | FolderSinkConfig) -> "Format":
-        """What the files hold."""
+        """The format of the files."""
         if self._format is not None:
             return self._format
         assert isinstance(config, FileSourceConfig | FileSinkConfig)
@@ -155,26 +155,28 @@ class _Files:
 
 
 class FileSource(_Files):
-    """Reads a folder's files as they appear."""
+    """Reads files of a folder as they appear."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         config = FolderSourceConfig if self._format else FileSourceConfig
         return self._spec("source", config)
 
     def check(self, config: FolderSourceConfig) -> list[Finding]:
-        """Whether the folder is there and can be read."""
+        """Whether the folder exists and can be read."""
         folder = Path(config.path)
         if not folder.is_dir():
-            return [failed(f"{folder} is no folder", "make it, or correct path", retriable=True)]
+            return [
+                failed(f"{folder} is not a directory", "create it, or correct path", retriable=True)
+            ]
         if not os.access(folder, os.R_OK | os.X_OK):
-            return [failed(f"{folder} cannot be read by this user", "allow reading it")]
+            return [failed(f"{folder} cannot be read by this user", "grant read permission")]
         missing = missing_library(self.format_of(config))
         if missing is not None:
             return [missing]
         found = self.discover(config)
         if not found:
-            return [warned(f"{folder} holds no file {config.pattern} yet")]
+            return [warned(f"{folder} has no file {config.pattern} yet")]
         return [passed(f"{folder} can be read")]
 
     def discover(self, config: FolderSourceConfig) -> list[Discovered]:
@@ -213,12 +215,12 @@ class FileSink(_Files):
     """Writes files into a folder, every record exactly once."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         config = FolderSinkConfig if self._format else FileSinkConfig
         return self._spec("sink", config)
 
     def check(self, config: FolderSinkConfig) -> list[Finding]:
-        """Whether the folder can be written to, and the settings fit together."""
+        """Whether the folder can be written to, and the settings are consistent."""
         from mainstem.pipelines.object_store.stores import (  # noqa: PLC0415
             free_bytes,
             nearest_folder,
@@ -231,11 +233,13 @@ class FileSink(_Files):
         folder = Path(config.path)
         standing = nearest_folder(folder)
         if not standing.is_dir():
-            found.append(failed(f"{standing} is no folder", "correct path"))
+            found.append(failed(f"{standing} is not a directory", "correct path"))
         elif not os.access(standing, os.W_OK | os.X_OK):
-            found.append(failed(f"{standing} cannot be written to by this user", "allow it"))
+            found.append(
+                failed(f"{standing} cannot be written to by this user", "grant write permission")
+            )
         elif free_bytes(folder) < LOW_BYTES:
-            found.append(warned(f"the disk of {folder} is almost full", "free some space"))
+            found.append(warned(f"the disk of {folder} is almost full", "free disk space"))
         return found or [passed(f"{folder} can be written to")]
 
     def write(
@@ -258,14 +262,14 @@ class FileSink(_Files):
 
 
 def missing_library(format_: str) -> Finding | None:
-    """A finding when Avro is asked for and its library is not there."""
+    """A finding if the format is Avro and its library is not installed."""
     if format_ != "avro" or not _avro("file").missing:
         return None
-    return failed("avro needs fastavro, not installed here", "pip install 'mainstem[avro]'")
+    return failed("avro needs fastavro, which is not installed", "pip install 'mainstem[avro]'")
 
 
 def require_library(format_: str, name: str) -> None:
-    """Check that a format can be written here.
+    """Check that the library of a format is installed.
 
     Raises:
         InvalidRequest: its library is not installed; the remedy names the extra.

@@ -1,7 +1,7 @@
-"""The ``http-webhook`` connector: requests in, requests out.
+"""The ``http-webhook`` connector: receives HTTP requests as records and sends records as requests.
 
 The source listens and answers *accepted* when a request is on disk. The sink sends each record as a
-request with an idempotency key; ``listener`` and ``sender`` say more.
+request with an idempotency key; see ``webhook.listener`` and ``webhook.sender``.
 """
 
 import asyncio
@@ -26,23 +26,23 @@ CHECK_TIMEOUT_S = 10.0
 
 
 class WebhookSourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where requests are taken and from whom."""
+    """Address and authentication of received requests."""
 
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 takes a free one.")]
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0 selects a free one.")]
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
-    path: Annotated[str, Meta(pattern="^/", description="Path of the requests.")] = "/"
+    path: Annotated[str, Meta(pattern="^/", description="URL path of the requests.")] = "/"
     token: Annotated[
-        Secret | None, Meta(description="What `Authorization: Bearer` has to carry.")
+        Secret | None, Meta(description="Required token in `Authorization: Bearer`.")
     ] = None
     signature_secret: Annotated[
         Secret | None,
-        Meta(description="Key of the HMAC-SHA256 of the body that a request has to carry."),
+        Meta(description="Key of the HMAC-SHA256 that signs the body of a request."),
     ] = None
     signature_header: Annotated[
         str, Meta(description="Header of that signature, `sha256=<hex>`.")
     ] = "X-Hub-Signature-256"
     insecure: Annotated[
-        bool, Meta(description="Allow others to reach a listener without token or signature.")
+        bool, Meta(description="Allow a public address without token or signature.")
     ] = False
     forward_headers: Annotated[
         list[str], Meta(description="Request headers that become headers of the record.")
@@ -50,44 +50,50 @@ class WebhookSourceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     key: Annotated[
         str | None, Meta(description="Field of the JSON body that becomes the record's key.")
     ] = None
-    body_bytes_max: Annotated[int, Meta(ge=1, description="The largest body.")] = 1024 * 1024
+    body_bytes_max: Annotated[int, Meta(ge=1, description="Maximum size of a body.")] = 1024 * 1024
     buffer_bytes_max: Annotated[
-        int, Meta(ge=1024, description="What may wait on disk; beyond it the answer is 503.")
+        int,
+        Meta(ge=1024, description="Maximum size of the spool; when it is full, the answer is 503."),
     ] = 1024 * 1024 * 1024
-    connections_max: Annotated[int, Meta(ge=1, description="Connections at once.")] = 256
+    connections_max: Annotated[int, Meta(ge=1, description="Maximum number of connections.")] = 256
     certificate_path: Annotated[str | None, Meta(description="PEM certificate for TLS.")] = None
     key_path: Annotated[str | None, Meta(description="PEM key of the certificate.")] = None
 
 
 class WebhookSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where records are sent and how patiently."""
+    """Receiver, concurrency and retries of sent requests."""
 
-    url: Annotated[str, Meta(pattern="^https?://", description="Address of the receiver.")]
-    method: Annotated[Literal["POST", "PUT", "PATCH"], Meta(description="Method.")] = "POST"
+    url: Annotated[str, Meta(pattern="^https?://", description="URL of the receiver.")]
+    method: Annotated[Literal["POST", "PUT", "PATCH"], Meta(description="HTTP method.")] = "POST"
     token: Annotated[Secret | None, Meta(description="Sent as `Authorization: Bearer`.")] = None
-    headers: Annotated[dict[str, Secret], Meta(description="Further headers.")] = {}
-    content_type: Annotated[str, Meta(description="Type of the values.")] = "application/json"
+    headers: Annotated[dict[str, Secret], Meta(description="Additional headers.")] = {}
+    content_type: Annotated[str, Meta(description="Content type of the values.")] = (
+        "application/json"
+    )
     forward_headers: Annotated[
         bool, Meta(description="Send headers of the record as `X-Mainstem-Header-*`.")
     ] = False
     concurrency: Annotated[
-        int, Meta(ge=1, le=256, description="Requests at once; one key keeps its order.")
+        int,
+        Meta(ge=1, le=256, description="Concurrent requests; records of one key stay in order."),
     ] = 8
-    timeout_ms: Annotated[int, Meta(ge=1, description="Patience with one request.")] = 30_000
-    retries: Annotated[int, Meta(ge=0, le=100, description="Attempts after the first.")] = 5
-    initial_backoff_ms: Annotated[int, Meta(ge=1, description="The first pause.")] = 200
-    max_backoff_ms: Annotated[int, Meta(ge=1, description="The longest pause.")] = 30_000
+    timeout_ms: Annotated[int, Meta(ge=1, description="Timeout of a request.")] = 30_000
+    retries: Annotated[int, Meta(ge=0, le=100, description="Retries of a request.")] = 5
+    initial_backoff_ms: Annotated[
+        int, Meta(ge=1, description="Backoff before the first retry.")
+    ] = 200
+    max_backoff_ms: Annotated[int, Meta(ge=1, description="Maximum backoff.")] = 30_000
 
 
 class WebhookSource:
-    """Takes requests."""
+    """Receives requests."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="http-webhook",
             kind="source",
-            title="HTTP requests taken",
+            title="Received HTTP requests",
             category=Category.HTTP,
             config=WebhookSourceConfig,
             extra="webhook",
@@ -95,12 +101,12 @@ class WebhookSource:
         )
 
     def check(self, config: WebhookSourceConfig) -> list[Finding]:
-        """Whether the port is free and strangers are kept out."""
+        """Whether the port is free and requests are authenticated."""
         protected = config.token is not None or config.signature_secret is not None
         if not (protected or config.insecure or _is_loopback(config.host)):
             return [
                 failed(
-                    f"anybody who reaches {config.host} could send records",
+                    f"{config.host} accepts records without authentication",
                     "set token or signature_secret, or insecure: true",
                 )
             ]
@@ -113,11 +119,11 @@ class WebhookSource:
         return [passed(f"can listen on {config.host}:{config.port}")]
 
     def discover(self, config: WebhookSourceConfig) -> list[Discovered]:
-        """Return the path of the webhook."""
+        """The path of the webhook."""
         return [Discovered(name=config.path, config={"path": config.path})]
 
     def read(self, spark: "SparkSession", config: WebhookSourceConfig, place: Place) -> "DataFrame":
-        """Bodies as values, chosen headers as headers, the moment as timestamp."""
+        """Bodies as values, forwarded headers as headers, the time of the request as timestamp."""
         self.spec().require()
         from mainstem.pipelines.connector.wire import key_of_value  # noqa: PLC0415
         from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
@@ -148,30 +154,30 @@ class WebhookSink:
     """Sends requests."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="http-webhook",
             kind="sink",
-            title="HTTP requests sent",
+            title="Sent HTTP requests",
             category=Category.HTTP,
             config=WebhookSinkConfig,
             delivery=Delivery.AT_LEAST_ONCE,
             extra="webhook",
             modules=("httpx",),
-            notes="Once for receivers that remember Idempotency-Key.",
+            notes="Exactly once for receivers that store Idempotency-Key.",
         )
 
     def check(self, config: WebhookSinkConfig) -> list[Finding]:
-        """Whether somebody answers there; no record is sent."""
+        """Whether the receiver answers; no record is sent."""
         import httpx  # noqa: PLC0415
 
         try:
             answer = httpx.options(config.url, headers=_headers(config), timeout=CHECK_TIMEOUT_S)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             text = f"{config.url} does not answer: {type(error).__name__} {error}".strip()
-            return [failed(text, "check url and the receiver", retriable=True)]
+            return [failed(text, "check url, and that the receiver runs", retriable=True)]
         if answer.status_code in {401, 403}:
-            text = f"{config.url} refuses the login: HTTP {answer.status_code}"
+            text = f"{config.url} refuses authentication: HTTP {answer.status_code}"
             return [failed(text, "check token and headers")]
         return [passed(f"{config.url} answers")]
 
@@ -188,7 +194,7 @@ class WebhookSink:
 
 
 def deliver(batch: "DataFrame", prefix: str, settings: "SenderSettings", place: Place) -> None:
-    """Send a batch; what is refused for good goes to the dead letters."""
+    """Send a batch; records that are permanently refused become dead letters."""
     from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire  # noqa: PLC0415
     from mainstem.pipelines.database_tables.rows import refuse  # noqa: PLC0415
     from mainstem.pipelines.webhook.sender import send_all  # noqa: PLC0415
@@ -211,7 +217,7 @@ def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
 
 
 def sender_settings(config: WebhookSinkConfig) -> "SenderSettings":
-    """The settings as the sender wants them."""
+    """The settings of the sender."""
     from mainstem.pipelines.webhook.sender import SenderSettings  # noqa: PLC0415
 
     given: dict[str, Any] = {

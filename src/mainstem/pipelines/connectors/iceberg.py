@@ -1,7 +1,7 @@
 """The ``iceberg`` sink: micro-batches into an Iceberg table, each exactly once.
 
-The snapshot of a batch carries the query's id and the batch's number among its properties; a batch
-that the history of the table names is skipped. The catalogue decides between two writers.
+The snapshot of a batch contains the query's id and the batch's number in its properties; a batch
+that is in the history of the table is skipped. The catalogue serialises concurrent writers.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +24,7 @@ ATTEMPTS = 5
 
 
 class IcebergSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which table of which catalogue is written."""
+    """The catalogue and the table to write."""
 
     table: Annotated[
         str, Meta(pattern=r"^[^.]+(\.[^.]+)+$", description="Table, as `namespace.name`.")
@@ -39,17 +39,17 @@ class IcebergSinkConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ),
     ]
     catalog_name: Annotated[
-        str, Meta(description="Name of the catalogue; an SQL catalogue keeps tables by it.")
+        str, Meta(description="Name of the catalogue; part of the table's key in an SQL catalogue.")
     ] = "default"
     schema: TableSchema = None
-    create: Annotated[bool, Meta(description="Make namespace and table when missing.")] = True
+    create: Annotated[bool, Meta(description="Create namespace and table if missing.")] = True
 
 
 class IcebergSink:
     """Appends to an Iceberg table."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="iceberg",
             kind="sink",
@@ -61,7 +61,7 @@ class IcebergSink:
         )
 
     def check(self, config: IcebergSinkConfig) -> list[Finding]:
-        """Whether the catalogue answers and knows the table."""
+        """Whether the catalogue answers and has the table."""
         found = format_findings("parquet", "default", config.schema)
         if found:
             return found
@@ -70,10 +70,10 @@ class IcebergSink:
         except Exception as error:  # noqa: BLE001  # a check reports; catalogues raise anything
             return [refused(_refusal(error, config))]
         if known:
-            return [passed(f"{config.table} is there")]
+            return [passed(f"{config.table} exists")]
         if config.create:
-            return [warned(f"there is no table {config.table} yet; the first batch makes it")]
-        return [failed(f"there is no table {config.table}", "create it, or set create: true")]
+            return [warned(f"table {config.table} does not exist yet; the first batch creates it")]
+        return [failed(f"table {config.table} does not exist", "create it, or set create: true")]
 
     def write(
         self, frame: "DataFrame", config: IcebergSinkConfig, place: Place
@@ -88,7 +88,7 @@ class IcebergSink:
 def write_batch(
     batch: "DataFrame", identity: BatchIdentity, config: IcebergSinkConfig, place: Place
 ) -> None:
-    """Append one batch unless the table has it."""
+    """Append one batch unless the table already has it."""
     from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
 
     from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns  # noqa: PLC0415
@@ -107,7 +107,7 @@ def write_batch(
         try:
             table.append(rows.read_all(), snapshot_properties=noted)
         except CommitFailedException as error:
-            # Somebody else has changed the table: look again what it holds now.
+            # Another writer has changed the table: check again which batches it has.
             if attempt + 1 == ATTEMPTS:
                 raise _refusal(error, config) from error
         except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def write_batch(
 
 
 def last_batch(table: Any, owner: str) -> int:
-    """The newest batch of a query that the table has; -1 when it has none."""
+    """The last batch of a query that the table has; -1 when it has none."""
     for snapshot in reversed(table.metadata.snapshots):
         summary = snapshot.summary
         if summary is not None and summary.additional_properties.get(QUERY) == owner:
@@ -140,7 +140,7 @@ def _table(catalog: Any, config: IcebergSinkConfig, schema: Any) -> Any:
         if not config.create:
             raise InvalidRequest(
                 ErrorCode.UNKNOWN_RESOURCE,
-                f"there is no table {config.table}",
+                f"table {config.table} does not exist",
                 subject=config.table,
                 remedy="create it, or set create: true",
             ) from error

@@ -1,4 +1,4 @@
-"""The ``json`` connector: ``file`` for folders of JSON files, in and out."""
+"""The ``json`` connector: ``file`` for folders of JSON files, as source and sink."""
 
 from mainstem.pipelines.connectors.file import FileSink, FileSource
 

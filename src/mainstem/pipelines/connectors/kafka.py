@@ -1,8 +1,7 @@
-"""The ``kafka`` connector: topics of another cluster, Apache Kafka's or Mainstem's, in and out.
+"""The ``kafka`` connector: topics of another cluster, Apache Kafka's or Mainstem's.
 
-The source is exactly once. The sink writes at least once by default, which every cluster can do;
-``delivery: exactly-once`` needs a cluster that keeps prepared transactions (KIP-939), as Mainstem
-does.
+The source is exactly once. The sink writes at least once by default, which every cluster supports;
+``delivery: exactly-once`` needs a cluster with prepared transactions (KIP-939), such as Mainstem.
 """
 
 import asyncio
@@ -24,18 +23,19 @@ if TYPE_CHECKING:
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the other cluster is reached."""
+    """The connection to the other cluster."""
 
     bootstrap_servers: Annotated[
-        list[str], Meta(min_length=1, description="host:port; tried until one answers.")
+        list[str],
+        Meta(min_length=1, description="List of host:port, tried in turn until one answers."),
     ]
-    tls: Annotated[TlsSection | None, Meta(description="How connections are protected.")] = None
-    sasl: Annotated[SaslSection | None, Meta(description="How we log in.")] = None
-    connection_timeout_ms: Annotated[int, Meta(ge=1, description="Patience to connect.")] = 10_000
-    request_timeout_ms: Annotated[int, Meta(ge=1, description="Patience per request.")] = 30_000
+    tls: Annotated[TlsSection | None, Meta(description="TLS settings.")] = None
+    sasl: Annotated[SaslSection | None, Meta(description="SASL settings.")] = None
+    connection_timeout_ms: Annotated[int, Meta(ge=1, description="Connection timeout.")] = 10_000
+    request_timeout_ms: Annotated[int, Meta(ge=1, description="Request timeout.")] = 30_000
 
     def broker(self) -> BrokerSection:
-        """The same, as the section of a pipeline file."""
+        """The connection as the broker section of a pipeline file."""
         return BrokerSection(
             bootstrap_servers=self.bootstrap_servers,
             tls=self.tls,
@@ -46,41 +46,44 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class KafkaSourceConfig(ClusterConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which topics are read."""
+    """The topics to read."""
 
     topics: Annotated[list[str], Meta(min_length=1, description="Topics of the other cluster.")]
     start: Annotated[
-        Literal["earliest", "latest"], Meta(description="Where a new pipeline begins.")
+        Literal["earliest", "latest"], Meta(description="Where a new pipeline starts.")
     ] = "earliest"
     group: Annotated[
-        str | None, Meta(description="Group of the other cluster that shows the progress.")
+        str | None,
+        Meta(description="Consumer group in the other cluster to which the progress is committed."),
     ] = None
     keep_topics: Annotated[
-        bool, Meta(description="Write to topics of the same name rather than to the source's.")
+        bool, Meta(description="Write to topics of the same name instead of the source's topic.")
     ] = False
     keep_partitions: Annotated[
-        bool, Meta(description="Write to partitions of the same number.")
+        bool, Meta(description="Keep the partition number of each record.")
     ] = False
     fail_on_data_loss: Annotated[
-        bool, Meta(description="Stop when records were deleted before they were read.")
+        bool, Meta(description="Fail if records were deleted before they were read.")
     ] = True
 
 
 class KafkaSinkConfig(ClusterConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where records go."""
+    """The topic to write, and how."""
 
     topic: Annotated[
-        str | None, Meta(description="Topic of all records; unset: the name they come with.")
+        str | None,
+        Meta(description="Topic of all records; by default the topic they were read from."),
     ] = None
     keep_partitions: Annotated[
-        bool, Meta(description="Write to partitions of the same number.")
+        bool, Meta(description="Keep the partition number of each record.")
     ] = False
     delivery: Annotated[
         Literal["at-least-once", "exactly-once"],
-        Meta(description="exactly-once needs prepared transactions (KIP-939)."),
+        Meta(description="exactly-once requires prepared transactions (KIP-939)."),
     ] = "at-least-once"
     compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], Meta(description="How it is packed.")
+        Literal["none", "gzip", "snappy", "lz4", "zstd"],
+        Meta(description="Compression of batches."),
     ] = "none"
 
 
@@ -98,7 +101,7 @@ def _missing(config: ClusterConfig, names: list[str]) -> list[Finding]:
     except MainstemError as error:
         return [failed(error.cause or str(error), error.remedy, retriable=error.retriable)]
     found = [
-        failed(f"there is no topic {name}", "create it, or correct the name", retriable=True)
+        failed(f"topic {name} does not exist", "create it, or correct the name", retriable=True)
         for name in names
         if name not in known
     ]
@@ -109,7 +112,7 @@ class KafkaSource:
     """Reads topics of another cluster."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="kafka",
             kind="source",
@@ -119,7 +122,7 @@ class KafkaSource:
         )
 
     def check(self, config: KafkaSourceConfig) -> list[Finding]:
-        """Whether the cluster answers and knows the topics."""
+        """Whether the cluster answers and has the topics."""
         return _missing(config, config.topics)
 
     def discover(self, config: KafkaSourceConfig) -> list[Discovered]:
@@ -127,7 +130,7 @@ class KafkaSource:
         return [Discovered(name=name, config={"topics": [name]}) for name in _topics(config)]
 
     def read(self, spark: "SparkSession", config: KafkaSourceConfig, place: Place) -> "DataFrame":
-        """The records as they are."""
+        """The records, unmodified."""
         from mainstem.pipelines.connector.wire import PLAIN_FIELDS  # noqa: PLC0415
 
         options: dict[str, Any] = {
@@ -158,7 +161,7 @@ class KafkaSink:
     """Writes topics of another cluster."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="kafka",
             kind="sink",
@@ -166,17 +169,17 @@ class KafkaSink:
             category=Category.QUEUE,
             config=KafkaSinkConfig,
             delivery=Delivery.AT_LEAST_ONCE,
-            notes="delivery: exactly-once where the cluster keeps prepared transactions.",
+            notes="delivery: exactly-once if the cluster supports prepared transactions.",
         )
 
     def check(self, config: KafkaSinkConfig) -> list[Finding]:
-        """Whether the cluster answers and knows the topic."""
+        """Whether the cluster answers and has the topic."""
         return _missing(config, [] if config.topic is None else [config.topic])
 
     def write(
         self, frame: "DataFrame", config: KafkaSinkConfig, place: Place
     ) -> "DataStreamWriter":
-        """A writer of records as they are."""
+        """A writer of unmodified records."""
         out = frame if config.keep_partitions else frame.drop("partition")
         options = {
             **spark_options(config.broker()),

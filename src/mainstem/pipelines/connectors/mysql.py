@@ -1,4 +1,4 @@
-"""The ``mysql`` connector: tables of MySQL and MariaDB, in and out; ``connector`` says how."""
+"""The ``mysql`` connector: tables of MySQL and MariaDB, as source and sink."""
 
 from mainstem.pipelines.database_tables.connector import TableSink, TableSource
 

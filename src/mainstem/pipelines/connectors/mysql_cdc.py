@@ -1,7 +1,7 @@
 """The ``mysql-cdc`` source: the rows of MySQL or MariaDB tables, then every change of them.
 
 Reads the server's binary log; needs ``binlog_format = ROW``, ``binlog_row_metadata = FULL`` and a
-user that may replicate. Its guarantees are described in ``docs/guides/cdc.md``.
+user with replication rights. Its guarantees are described in ``docs/guides/cdc.md``.
 """
 
 from typing import TYPE_CHECKING
@@ -33,10 +33,10 @@ _FORBIDDEN = {
 
 
 class MysqlCdcSource:
-    """Follows a MySQL or MariaDB server."""
+    """Captures a MySQL or MariaDB server."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="mysql-cdc",
             kind="source",
@@ -45,11 +45,11 @@ class MysqlCdcSource:
             config=MysqlCdcConfig,
             extra="mysql",
             modules=("pymysql",),
-            notes="Tested with MariaDB, by hand with MySQL 9.7. Transactions are never cut.",
+            notes="Tested with MariaDB, manually with MySQL 9.7. Transactions are never split.",
         )
 
     def check(self, config: MysqlCdcConfig) -> list[Finding]:
-        """Whether the server answers, logs rows with their names and lets us read them."""
+        """Whether the server answers, logs rows with column names, and grants access."""
         if problems := setting_problems(config):
             return problems
         if missing := self.spec().missing:
@@ -61,7 +61,7 @@ class MysqlCdcSource:
         )
 
     def discover(self, config: MysqlCdcConfig) -> list[Discovered]:
-        """Every table of the server that could be followed."""
+        """Every table of the server that could be captured."""
         from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
 
         server = MysqlCdcServer(config)
@@ -86,7 +86,7 @@ class MysqlCdcSource:
         """Events as JSON, each with its table's topic.
 
         Raises:
-            MainstemError: the log does not go back to where this pipeline stopped.
+            MainstemError: the binary log does not reach back to where this pipeline stopped.
         """
         self.spec().require()
         from mainstem.pipelines.cdc.mysql.reader import MysqlCdcDataSource  # noqa: PLC0415
@@ -100,7 +100,7 @@ class MysqlCdcSource:
 def _server_findings(server: "MysqlCdcServer", config: MysqlCdcConfig) -> list[Finding]:
     server.end_of_log()
     found = [
-        failed(f"{name} is {server.setting(name) or 'unknown here'}", f"set {name} = {wanted}")
+        failed(f"{name} is {server.setting(name) or 'not set'}", f"set {name} = {wanted}")
         for name, wanted in _NEEDED.items()
         if server.setting(name).upper() != wanted
     ]
@@ -112,27 +112,27 @@ def _server_findings(server: "MysqlCdcServer", config: MysqlCdcConfig) -> list[F
     if server.setting("binlog_row_image").upper() != "FULL":
         found.append(
             warned(
-                "the log does not hold whole rows: old rows are told with placeholders",
+                "the binary log has incomplete rows: old rows have placeholders",
                 "set binlog_row_image = FULL",
             )
         )
     tables = server.tables(config.chosen, config.exclude_tables)
     if not tables:
-        found.append(failed("no table is chosen", "see tables and exclude_tables"))
+        found.append(failed("no table is selected", "see tables and exclude_tables"))
     if config.signal_table and not server.tables((config.signal_table,)):
         found.append(
-            failed(f"{config.signal_table} is not there", "create it with id, type and data")
+            failed(f"{config.signal_table} does not exist", "create it with id, type and data")
         )
     found += [
         warned(f"{each.full_name} has no primary key: its records have no keys", "set key_columns")
         for each in tables
         if not each.key and not each.unique
     ]
-    return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
+    return [*found, passed(f"{len(tables)} tables of {config.database} can be captured")]
 
 
 def _refuse_lost_log(config: MysqlCdcConfig, place: Place) -> None:
-    """A log that was thrown away is no matter of waiting."""
+    """Raise if the log that this pipeline needs was purged; a retry would not help."""
     from mainstem.pipelines.cdc.mysql.binlog_stream import locate  # noqa: PLC0415
     from mainstem.pipelines.cdc.mysql.change_stream import load_reached  # noqa: PLC0415
     from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The ``parquet`` connector: ``file`` for folders of Parquet files, in and out."""
+"""The ``parquet`` connector: ``file`` for folders of Parquet files, as source and sink."""
 
 from mainstem.pipelines.connectors.file import FileSink, FileSource
 

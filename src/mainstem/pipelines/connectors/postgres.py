@@ -1,4 +1,4 @@
-"""The ``postgres`` connector: tables of PostgreSQL, in and out; ``connector`` says how."""
+"""The ``postgres`` connector: tables of PostgreSQL, as source and sink."""
 
 from mainstem.pipelines.database_tables.connector import TableSink, TableSource
 

@@ -1,7 +1,8 @@
 """The ``postgres-cdc`` source: the rows of PostgreSQL tables, then every change of them.
 
-Reads the server's log through a replication slot (``pgoutput``); needs ``wal_level = logical`` and
-a role that may log in for replication. Its guarantees are described in ``docs/guides/cdc.md``.
+Reads the server's write-ahead log through a replication slot (``pgoutput``); needs
+``wal_level = logical`` and a role with REPLICATION. Its guarantees are described in
+``docs/guides/cdc.md``.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,8 +22,8 @@ from mainstem.pipelines.connector.shapes import (
 )
 from mainstem.pipelines.connector.spec import Category, Spec
 
-VERSION_MIN = 140_000  # messages in the stream came with 14
-# Clouds give the right through roles of their own.
+VERSION_MIN = 140_000  # pgoutput has logical messages since version 14
+# Cloud providers grant the right through their own roles.
 _MAY_REPLICATE: Final = """
 SELECT bool_or(rolreplication OR rolsuper OR (rolname IN
     ('rds_replication', 'rds_superuser', 'cloudsqlsuperuser', 'azure_pg_admin')))
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class PostgresCdcSource:
-    """Follows a PostgreSQL database."""
+    """Captures a PostgreSQL database."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="postgres-cdc",
             kind="source",
@@ -50,11 +51,11 @@ class PostgresCdcSource:
             config=PostgresCdcConfig,
             extra="postgres",
             modules=("psycopg",),
-            notes="Transactions are never cut: a large one makes a large batch.",
+            notes="Transactions are never split: a large one makes a large batch.",
         )
 
     def check(self, config: PostgresCdcConfig) -> list[Finding]:
-        """Whether the server answers, keeps a logical log and lets us read it."""
+        """Whether the server answers, has logical decoding, and grants access."""
         if problems := setting_problems(config):
             return problems
         from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
@@ -64,7 +65,7 @@ class PostgresCdcSource:
         )
 
     def discover(self, config: PostgresCdcConfig) -> list[Discovered]:
-        """Every table of the database that could be followed."""
+        """Every table of the database that could be captured."""
         from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
 
         everything = msgspec.structs.replace(config, tables=("*",), exclude_tables=())
@@ -78,7 +79,7 @@ class PostgresCdcSource:
         """Events as JSON, each with its table's topic.
 
         Raises:
-            MainstemError: the slot that this pipeline read from is lost.
+            MainstemError: the slot that this pipeline reads is lost.
         """
         from mainstem.pipelines.cdc.postgres.reader import PostgresCdcDataSource  # noqa: PLC0415
         from mainstem.pipelines.cdc.reader import load_changes  # noqa: PLC0415
@@ -101,11 +102,15 @@ def _server_findings(server: "PostgresCdcServer", config: PostgresCdcConfig) -> 
         )
     [(number,)] = server.ask("SELECT current_setting('server_version_num')::int")
     if number < VERSION_MIN:
-        found.append(failed(f"the server is PostgreSQL {number // 10_000}", "14 is the oldest"))
+        found.append(
+            failed(f"the server is PostgreSQL {number // 10_000}", "use PostgreSQL 14 or newer")
+        )
     [(may,)] = server.ask(_MAY_REPLICATE)
     if not may:
         found.append(
-            failed(f"{config.user} may not replicate", f"ALTER ROLE {config.user} REPLICATION")
+            failed(
+                f"{config.user} has no REPLICATION right", f"ALTER ROLE {config.user} REPLICATION"
+            )
         )
     tables = chosen_tables(server, config)
     slot = server.slot()
@@ -115,20 +120,20 @@ def _server_findings(server: "PostgresCdcServer", config: PostgresCdcConfig) -> 
     if slot is not None and slot.kept_bytes > config.wal_warning_bytes:
         found.append(
             warned(
-                f"the server keeps {slot.kept_bytes >> 20} MiB of log for slot {config.slot_name}",
-                "run the pipeline, or drop the slot if nobody needs it",
+                f"the server retains {slot.kept_bytes >> 20} MiB of WAL for {config.slot_name}",
+                "run the pipeline, or drop the slot if it is no longer needed",
             )
         )
     found += [
         warned(
-            f"{each.shape.full_name} has no primary key and no unique index that forbids null:"
+            f"{each.shape.full_name} has no primary key and no unique index without nulls:"
             " its records have no keys",
             "set key_columns, and ALTER TABLE ... REPLICA IDENTITY FULL to allow its updates",
         )
         for each in tables
         if not each.shape.key and not each.shape.unique and each.identity == "d"
     ]
-    return [*found, passed(f"{len(tables)} tables of {config.database} can be followed")]
+    return [*found, passed(f"{len(tables)} tables of {config.database} can be captured")]
 
 
 def _discovered(table: "PublishedTable") -> Discovered:
@@ -146,7 +151,7 @@ def _discovered(table: "PublishedTable") -> Discovered:
 
 
 def _refuse_lost_slot(config: PostgresCdcConfig, place: Place) -> None:
-    """A slot that this pipeline made and that is gone is no matter of waiting."""
+    """Raise if the slot that this pipeline created is lost; a retry would not help."""
     from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
     from mainstem.pipelines.cdc.postgres.slot import lost_slot  # noqa: PLC0415
     from mainstem.pipelines.cdc.postgres.snapshot import load_state  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""The ``s3`` connector: Parquet, JSON, CSV, Avro and text files in a bucket, in and out.
+"""The ``s3`` connector: Parquet, JSON, CSV, Avro and text files in a bucket, as source and sink.
 
 Files of a batch are staged, listed in a manifest that only one attempt can create, and then copied
-to their names by the server: every record arrives exactly once, and whoever lists the prefix sees
-no file of an attempt that failed. What failed attempts leave is deleted.
+to their names by the server: every record is written exactly once, and a listing of the prefix
+shows no file of a failed attempt. Files of failed attempts are deleted.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -43,36 +43,38 @@ if TYPE_CHECKING:
 
 
 class BucketConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the bucket is reached."""
+    """The connection to the bucket."""
 
     bucket: Annotated[str, Meta(min_length=1, description="Name of the bucket.")]
-    prefix: Annotated[str, Meta(description="Folder within the bucket.")] = ""
+    prefix: Annotated[str, Meta(description="Prefix of the object keys.")] = ""
     region: Annotated[str, Meta(description="Region of the bucket.")] = "us-east-1"
     endpoint: Annotated[
-        str | None, Meta(description="Address of a server other than AWS: `https://host:port`.")
+        str | None, Meta(description="URL of a server other than AWS: `https://host:port`.")
     ] = None
     access_key_id: Annotated[
         str | None,
-        Meta(description="Key; without it the machine's own credentials are used."),
+        Meta(description="Access key; by default the credentials of the environment are used."),
     ] = None
-    secret_access_key: Annotated[Secret | None, Meta(description="Secret of the key.")] = None
-    session_token: Annotated[Secret | None, Meta(description="Token of a temporary key.")] = None
-    retries: Annotated[int, Meta(ge=0, le=100, description="How often a request is repeated.")] = 5
-    timeout_ms: Annotated[int, Meta(ge=100, description="Patience with one request.")] = 30_000
+    secret_access_key: Annotated[Secret | None, Meta(description="Secret access key.")] = None
+    session_token: Annotated[Secret | None, Meta(description="Token of temporary credentials.")] = (
+        None
+    )
+    retries: Annotated[int, Meta(ge=0, le=100, description="Retries of a request.")] = 5
+    timeout_ms: Annotated[int, Meta(ge=100, description="Timeout of a request.")] = 30_000
 
 
 class S3SourceConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which files are read."""
+    """The files to read."""
 
     format: FormatName = "json"
-    pattern: Annotated[str, Meta(description="Which names are read, with `*` and `?`.")] = "*"
+    pattern: Annotated[str, Meta(description="Pattern of file names, with `*` and `?`.")] = "*"
     key: Key = None
     files_per_batch: FilesPerBatch = 100
     when_done: WhenDone = "keep"
 
 
 class S3SinkConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which files are written."""
+    """The files to write."""
 
     format: FormatName = "parquet"
     schema: Schema = None
@@ -88,13 +90,13 @@ def _bucket(config: BucketConfig) -> "Bucket":
 
 
 def _reached(config: BucketConfig) -> list[Finding]:
-    """One listing, which needs the bucket, the keys and the way there."""
+    """Lists the prefix, which needs a connection, the bucket and valid keys."""
     try:
         first = next(iter(_bucket(config).files("")), None)
     except MainstemError as error:
         return [refused(error)]
     if first is None:
-        return [warned(f"{config.bucket} can be listed; there is nothing below the prefix yet")]
+        return [warned(f"{config.bucket} can be listed; the prefix is empty")]
     return [passed(f"{config.bucket} can be listed")]
 
 
@@ -102,7 +104,7 @@ class S3Source:
     """Reads the files of a bucket as they appear."""
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name="s3",
             kind="source",
@@ -115,7 +117,7 @@ class S3Source:
         )
 
     def check(self, config: S3SourceConfig) -> list[Finding]:
-        """Whether the bucket answers these keys."""
+        """Whether the bucket can be listed with these keys."""
         missing = missing_library(config.format)
         return [missing] if missing is not None else _reached(config)
 
@@ -149,7 +151,7 @@ class S3Sink:
     """Writes files into a bucket, every record exactly once."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="s3",
             kind="sink",
@@ -158,11 +160,11 @@ class S3Sink:
             config=S3SinkConfig,
             extra="s3",
             modules=("obstore",),
-            notes="The server has to know conditional puts (If-None-Match).",
+            notes="The server must support conditional puts (If-None-Match).",
         )
 
     def check(self, config: S3SinkConfig) -> list[Finding]:
-        """Whether the bucket answers these keys, and the settings fit together."""
+        """Whether the bucket can be listed with these keys, and the settings are consistent."""
         found = format_findings(config.format, config.compression, config.schema)
         if (missing := missing_library(config.format)) is not None:
             found.append(missing)

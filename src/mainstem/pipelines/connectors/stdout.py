@@ -1,4 +1,4 @@
-"""The ``stdout`` sink: prints records, to look at a pipeline while it is being written."""
+"""The ``stdout`` sink: prints records, for developing a pipeline."""
 
 import sys
 from base64 import b64encode
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class StdoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How records are printed."""
+    """The format of printed records."""
 
     format: Annotated[
         Literal["json", "value"],
-        Meta(description="One JSON object per record, or the value alone."),
+        Meta(description="One JSON object per record, or only the value."),
     ] = "json"
-    prefix: Annotated[str, Meta(description="Text before every line.")] = ""
+    prefix: Annotated[str, Meta(description="Prefix of every line.")] = ""
 
 
 class StdoutSink:
-    """Prints every record on a line of its own."""
+    """Prints every record on a separate line."""
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name="stdout",
             kind="sink",
@@ -41,7 +41,7 @@ class StdoutSink:
         )
 
     def check(self, config: StdoutConfig) -> list[Finding]:
-        """There is always a standard output."""
+        """Always successful."""
         del config
         return [passed("prints to standard output")]
 
@@ -51,7 +51,7 @@ class StdoutSink:
 
         def show(batch: "DataFrame", batch_id: int) -> None:
             del batch_id
-            # Partition by partition: the driver never holds more than one of them.
+            # Partition by partition: the driver never has more than one of them in memory.
             rows = (row.asDict() for row in batch.toLocalIterator())
             for line in lines(rows, config):
                 sys.stdout.write(line + "\n")
@@ -61,14 +61,14 @@ class StdoutSink:
 
 
 def lines(rows: Iterable[Mapping[str, Any]], config: StdoutConfig) -> Iterable[str]:
-    """Records as they are printed."""
+    """The printed lines of records."""
     for row in rows:
         text = _text(row.get("value")) if config.format == "value" else as_json(row)
         yield config.prefix + text
 
 
 def as_json(row: Mapping[str, Any]) -> str:
-    """A record as one JSON object; bytes that are no text are given in base64."""
+    """A record as one JSON object; bytes that are not UTF-8 are written in base64."""
     shown: dict[str, object] = {}
     for name, value in row.items():
         if isinstance(value, bytes | bytearray):

@@ -1,1 +1,1 @@
-"""Database tables as sources and sinks: what the PostgreSQL and MySQL connectors share."""
+"""Database tables as sources and sinks: the shared code of the PostgreSQL and MySQL connectors."""

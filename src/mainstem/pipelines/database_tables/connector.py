@@ -1,4 +1,4 @@
-"""What the ``postgres`` and ``mysql`` connectors share: settings, checks, frames and writers."""
+"""Shared part of the ``postgres`` and ``mysql`` connectors: settings, checks, frames, writers."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,72 +30,76 @@ MODULES = {"postgres": ("psycopg",), "mysql": ("pymysql",)}
 
 
 class DatabaseConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the database is reached."""
+    """The connection to the database."""
 
     database: Annotated[str, Meta(min_length=1, description="Name of the database.")]
-    user: Annotated[str, Meta(min_length=1, description="Who logs in.")]
+    user: Annotated[str, Meta(min_length=1, description="User name.")]
     password: Annotated[Secret | None, Meta(description="Password.")] = None
     host: Annotated[str, Meta(description="Address of the server.")] = "127.0.0.1"
-    port: Annotated[int | None, Meta(description="Port; the usual one by default.")] = None
+    port: Annotated[
+        int | None, Meta(description="Port; the default port of the server if unset.")
+    ] = None
     tls: Annotated[
         Literal["disable", "prefer", "require", "verify-ca", "verify-full"],
         Meta(description="Whether the connection is encrypted and the server verified."),
     ] = "prefer"
-    ca_path: Annotated[str | None, Meta(description="PEM file of who signs servers.")] = None
-    connect_timeout_ms: Annotated[int, Meta(ge=1, description="Patience to connect.")] = 10_000
+    ca_path: Annotated[str | None, Meta(description="PEM file of CA certificates.")] = None
+    connect_timeout_ms: Annotated[int, Meta(ge=1, description="Connection timeout.")] = 10_000
 
 
 class TableSourceConfig(DatabaseConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which table is read and how new rows are found."""
+    """The table to read and how new rows are found."""
 
     table: Annotated[str, Meta(min_length=1, description="Table, or `schema.table`.")]
     mode: Annotated[
         Literal["bulk", "incrementing", "timestamp"],
         Meta(
             description=(
-                "bulk: the whole table by its primary key; incrementing: rows whose column has"
-                " grown; timestamp: rows that were changed, by a timestamp and the primary key."
+                "bulk: the whole table by its primary key; incrementing: rows with a larger"
+                " value in column; timestamp: changed rows, by a timestamp and the primary key."
             )
         ),
     ] = "incrementing"
     column: Annotated[
         str | None,
-        Meta(description="The growing column or the timestamp; unset: the primary key."),
+        Meta(description="The incrementing or timestamp column; by default the primary key."),
     ] = None
-    columns: Annotated[list[str], Meta(description="Columns to read; unset: all.")] = []
+    columns: Annotated[list[str], Meta(description="Columns to read; by default all.")] = []
     key: Annotated[
-        list[str], Meta(description="Columns of the record's key; unset: the primary key.")
+        list[str], Meta(description="Columns of the record's key; by default the primary key.")
     ] = []
     delay_ms: Annotated[
         int,
-        Meta(ge=0, description="timestamp: how old a row has to be, for transactions to end."),
+        Meta(
+            ge=0, description="timestamp: minimum age of a row, so that its transaction has ended."
+        ),
     ] = 5_000
     again_ms: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="bulk: read the table anew after that time."),
+        Meta(description="bulk: read the table again after this time."),
     ] = None
 
 
 class TableSinkConfig(DatabaseConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which table is written and how."""
+    """The table to write and how."""
 
     table: Annotated[str, Meta(min_length=1, description="Table, or `schema.table`.")]
     schema: Annotated[
         str,
-        Meta(description="Columns taken out of JSON values: `id bigint, name string`."),
+        Meta(description="Columns extracted from JSON values: `id bigint, name string`."),
     ]
     mode: Annotated[
         Literal["upsert", "insert"],
-        Meta(description="upsert: by key, tombstones delete; insert: every record is a row."),
+        Meta(description="upsert: by key, tombstones delete; insert: every record adds a row."),
     ] = "upsert"
-    key: Annotated[list[str], Meta(description="Key columns; upsert needs them.")] = []
+    key: Annotated[list[str], Meta(description="Key columns; required for upsert.")] = []
     ledger_table: Annotated[
-        str, Meta(description="Where finished batches are noted; made when it is missing.")
+        str, Meta(description="Table of finished batches; created if missing.")
     ] = "mainstem_ledger"
 
 
 def server_of(kind: "Kind", config: DatabaseConfig) -> "DatabaseServer":
-    """The server that a config names."""
+    """The server of a config."""
     from mainstem.pipelines.database_tables.databases import DatabaseServer  # noqa: PLC0415
 
     return DatabaseServer(
@@ -132,7 +136,7 @@ class TableSource:
         self._kind = kind
 
     def spec(self) -> Spec:
-        """What this source is."""
+        """The metadata of this source."""
         return Spec(
             name=self._kind,
             kind="source",
@@ -141,21 +145,24 @@ class TableSource:
             config=TableSourceConfig,
             extra=self._kind,
             modules=MODULES[self._kind],
-            notes="Deletes, and changes without a timestamp, are seen by change data capture only.",
+            notes="Deletes, and changes without a timestamp, need change data capture.",
         )
 
     def check(self, config: TableSourceConfig) -> list[Finding]:
-        """Whether the table is there and can be followed."""
+        """Whether the table exists and has the necessary columns."""
         try:
             columns = _columns(self._kind, config)
         except MainstemError as error:
             return [refused(error)]
         if not columns:
-            return [failed(f"there is no table {config.table}", "create it, or correct table")]
+            return [failed(f"table {config.table} does not exist", "create it, or correct table")]
         names = {each.name for each in columns}
         wanted = [*config.columns, *config.key, *([config.column] if config.column else [])]
         found = [
-            failed(f"{config.table} has no column {name}", f"it has {', '.join(sorted(names))}")
+            failed(
+                f"{config.table} has no column {name}",
+                f"its columns are {', '.join(sorted(names))}",
+            )
             for name in wanted
             if name not in names
         ]
@@ -233,7 +240,7 @@ class TableSource:
 
 
 def _order(config: TableSourceConfig, columns: "list[DatabaseColumn]") -> tuple[str, ...]:
-    """The columns that put the rows in order."""
+    """The columns by which the rows are ordered."""
     primary = _primary_key(columns)
     if config.column is None or config.mode == "bulk":
         return primary
@@ -249,7 +256,7 @@ class TableSink:
         self._kind = kind
 
     def spec(self) -> Spec:
-        """What this sink is."""
+        """The metadata of this sink."""
         return Spec(
             name=self._kind,
             kind="sink",
@@ -274,14 +281,17 @@ class TableSink:
         except MainstemError as error:
             return [refused(error)]
         if not columns:
-            return [failed(f"there is no table {config.table}", "create it, or correct table")]
+            return [failed(f"table {config.table} does not exist", "create it, or correct table")]
         names = {each.name for each in columns}
         found = [
-            failed(f"{config.table} has no column {name}", f"it has {', '.join(sorted(names))}")
+            failed(
+                f"{config.table} has no column {name}",
+                f"its columns are {', '.join(sorted(names))}",
+            )
             for name in sorted(wanted - names)
         ]
         found += [
-            failed(f"the key column {name} is not in schema", "add it")
+            failed(f"the key column {name} is not in schema", "add it to schema")
             for name in config.key
             if name not in wanted
         ]
@@ -289,7 +299,7 @@ class TableSink:
             found.append(
                 warned(
                     f"key is not the primary key of {config.table}",
-                    "there has to be a unique index on these columns",
+                    "a unique index on these columns is required",
                 )
             )
         return found or [passed(f"{config.table} can be written to")]
@@ -297,7 +307,7 @@ class TableSink:
     def write(
         self, frame: "DataFrame", config: TableSinkConfig, place: Place
     ) -> "DataStreamWriter":
-        """A writer that applies batch by batch."""
+        """A writer that writes batch by batch."""
         self.spec().require()
         from mainstem.pipelines.database_tables.sink import SinkTable, write_batch  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""PostgreSQL and MySQL behind one shape, as table sources and sinks need them.
+"""PostgreSQL and MySQL behind one interface, for table sources and sinks.
 
-Promises: sessions speak UTC and UTF-8; what a server refuses is one sentence with its remedy and
-never holds a password; names are quoted, values are always parameters.
+Guarantees: sessions use UTC and UTF-8; an error of a server is one sentence with its remedy and
+never contains a password; names are quoted, values are always parameters.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Kind = Literal["postgres", "mysql"]
 
 
 class DatabaseServer(Struct, frozen=True, kw_only=True):
-    """How a database is reached."""
+    """The connection settings of a database."""
 
     kind: Kind
     host: str
@@ -30,25 +30,25 @@ class DatabaseServer(Struct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """Its name in errors."""
+        """The server's name in errors."""
         return f"{self.host}:{self.port}/{self.database}"
 
 
 class DatabaseSession(Protocol):
-    """What both drivers offer."""
+    """The common interface of both drivers."""
 
     def cursor(self) -> Any:
-        """Where statements are run."""
+        """A cursor to run statements."""
 
     def commit(self) -> None:
-        """Keep what was done."""
+        """Commit the transaction."""
 
     def rollback(self) -> None:
-        """Forget what was done."""
+        """Roll the transaction back."""
 
 
 class DatabaseColumn(Struct, frozen=True):
-    """A column of a table; ``key`` is its place in the primary key, from one, or 0."""
+    """A column of a table; ``key`` is its index in the primary key, from one, or 0."""
 
     name: str
     type: str
@@ -61,7 +61,7 @@ def session(server: DatabaseServer) -> Iterator[DatabaseSession]:
     """A session whose transaction ends with the block: rolled back unless committed.
 
     Raises:
-        MainstemError: what the server refused, here or within the block.
+        MainstemError: an error of the server, here or within the block.
     """
     drivers = _errors(server.kind)
     try:
@@ -131,7 +131,7 @@ def _errors(kind: Kind) -> type[Exception]:
 
 
 def row_errors(kind: Kind) -> tuple[type[Exception], ...]:
-    """What a driver raises about a value rather than about the server."""
+    """A driver's error about a value rather than about the server."""
     if kind == "postgres":
         import psycopg  # noqa: PLC0415
 
@@ -142,7 +142,7 @@ def row_errors(kind: Kind) -> tuple[type[Exception], ...]:
 
 
 def refusal(error: Exception, server: DatabaseServer) -> MainstemError:
-    """One sentence, and what helps."""
+    """The error in one sentence, with its remedy."""
     text = " ".join(str(error).split())[:400] or type(error).__name__
     if server.password:
         text = text.replace(server.password, "***")
@@ -161,7 +161,7 @@ def refusal(error: Exception, server: DatabaseServer) -> MainstemError:
             ErrorCode.NOT_AUTHORIZED,
             text,
             subject=server.subject,
-            remedy=f"grant {server.user} rights on the table and the ledger",
+            remedy=f"grant {server.user} rights on the table and on the ledger table",
         )
     is_unknown = state in {"42P01", "42703", "3D000"} or number in {1049, 1054, 1146}
     if is_unknown or ('database "' in text and "does not exist" in text):
@@ -177,12 +177,12 @@ def refusal(error: Exception, server: DatabaseServer) -> MainstemError:
         ErrorCode.TIMED_OUT,
         text,
         subject=server.subject,
-        remedy="check that the server runs and can be reached",
+        remedy="check that the server runs and is reachable",
     )
 
 
 def quoted(kind: Kind, name: str) -> str:
-    """A name, or ``schema.name``, as it stands in a statement."""
+    """A name, or ``schema.name``, quoted for a statement."""
     mark = '"' if kind == "postgres" else "`"
     return ".".join(mark + part.replace(mark, mark * 2) + mark for part in name.split("."))
 
@@ -219,7 +219,7 @@ WHERE table_schema = database() AND table_type = 'BASE TABLE' ORDER BY 1 LIMIT 1
 
 
 def columns_of_table(opened: DatabaseSession, kind: Kind, table: str) -> list[DatabaseColumn]:
-    """The columns of a table; none when there is no such table."""
+    """The columns of a table; empty when the table does not exist."""
     with opened.cursor() as cursor:
         if kind == "postgres":
             cursor.execute(_POSTGRES_COLUMNS, (quoted(kind, table),))
@@ -233,7 +233,7 @@ def columns_of_table(opened: DatabaseSession, kind: Kind, table: str) -> list[Da
 
 
 def tables_of(opened: DatabaseSession, kind: Kind) -> list[tuple[str, int | None]]:
-    """The tables of a database and about how many rows each has."""
+    """The tables of a database with their estimated numbers of rows."""
     with opened.cursor() as cursor:
         cursor.execute(_TABLES[kind])
         return [(str(n), int(rows) if rows and rows > 0 else None) for n, rows in cursor.fetchall()]

@@ -1,6 +1,6 @@
-"""What table-like sinks do with a micro-batch: columns of a schema, and rows piece by piece.
+"""What table sinks do with a micro-batch: extract the columns of a schema, read rows in pieces.
 
-rows = columns_of(batch, schema, place)     # what does not fit goes to the dead letters
+rows = columns_of(batch, schema, place)     # values that do not match go to the dead letters
 for piece in arrow_pieces(rows): ...        # at most one partition in the driver at a time
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def columns_of(
     batch: "DataFrame", schema: str, place: Place, *, parts: bool = False
 ) -> "DataFrame":
-    """The columns of a schema out of JSON values, without tombstones.
+    """The columns of a schema, extracted from JSON values, without tombstones.
 
-    ``parts`` keeps the tombstones, and the parts of the record as ``_key``, ``_timestamp`` ...
+    ``parts`` keeps the tombstones, and the fields of the record as ``_key``, ``_timestamp`` ...
 
     Raises:
-        InvalidRequest: a value does not fit and there is no dead-letter topic.
+        InvalidRequest: a value does not match and there is no dead-letter topic.
     """
     from mainstem.pipelines.transforms import structured  # noqa: PLC0415
 
@@ -40,7 +40,7 @@ _PARTS = frozenset({"_topic", "_key", "_headers", "_partition", "_timestamp"})
 
 
 def refuse(dead: "DataFrame", place: Place) -> None:
-    """Records that can never be delivered: to the dead letters, or the end of the pipeline.
+    """Send records that can never be delivered to the dead letters, or stop the pipeline.
 
     Raises:
         InvalidRequest: there are some and there is no dead-letter topic.
@@ -54,12 +54,12 @@ def refuse(dead: "DataFrame", place: Place) -> None:
             ErrorCode.INVALID_RECORD,
             f"a record cannot be written: {found[0]['error']}",
             subject=place.pipeline,
-            remedy="set dead_letter_topic to keep such records and go on",
+            remedy="set dead_letter_topic to store such records and continue",
         )
 
 
 def arrow_pieces(rows: "DataFrame") -> Iterator[pa.RecordBatch]:
-    """The rows in Arrow batches, in their order; the driver holds one partition at most."""
+    """The rows in Arrow batches, in order; the driver has at most one partition in memory."""
     packed = rows.mapInArrow(_packed, "piece binary")
     for row in packed.toLocalIterator():
         with pa.ipc.open_stream(bytes(row.piece)) as stream:
@@ -76,7 +76,7 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def table_columns(batch: "DataFrame", schema: str | None, place: Place) -> "DataFrame":
-    """The columns of a schema, or the parts of the record where there is none."""
+    """The columns of a schema, or the fields of the record if there is none."""
     from mainstem.pipelines.connector.wire import as_wire  # noqa: PLC0415
 
     return as_wire(batch) if schema is None else columns_of(batch, schema, place)
@@ -92,7 +92,7 @@ def arrow_reader(rows: "DataFrame") -> pa.RecordBatchReader | None:
 
 
 def column_names(schema: str) -> list[str]:
-    """The names that a schema declares, told without Spark: checks run before it is started.
+    """The names that a schema declares, parsed without Spark: checks run before it is started.
 
     Raises:
         ValueError: a column has no type.

@@ -1,9 +1,9 @@
-"""Micro-batches into a table, each exactly once: a row of a ledger changes in the same transaction.
+"""Writes micro-batches to a table, each exactly once, with a ledger in the same transaction.
 
-    BEGIN ─ ledger says this batch is done? ─ rows ─ ledger := this batch ─ COMMIT
+    BEGIN ─ is this batch in the ledger? ─ rows ─ ledger := this batch ─ COMMIT
 
-Rows of one key are applied in their order, so the last one wins. A tombstone deletes. A row that
-the database can never take is found by trying the rows of its group one by one.
+Rows of one key are applied in order, so the last one wins. A tombstone deletes. A row that the
+database permanently refuses is found by applying the rows of its group one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS {ledger} (
 
 
 class SinkTable(Struct, frozen=True, kw_only=True):
-    """The table and what is done to it."""
+    """The table and how it is written."""
 
     server: DatabaseServer
     table: str
@@ -48,7 +48,7 @@ class SinkTable(Struct, frozen=True, kw_only=True):
 
 
 class RefusedRow(Struct, frozen=True):
-    """A row that the database does not take."""
+    """A row that the database refuses."""
 
     row: dict[str, Any]
     error: str
@@ -81,7 +81,7 @@ def _make_ledger(opened: DatabaseSession, target: SinkTable) -> None:
 def _is_done(
     opened: DatabaseSession, target: SinkTable, sink: str, identity: BatchIdentity
 ) -> bool:
-    """Whether the batch is in the table; holds others off until the transaction ends."""
+    """Whether the batch is in the ledger; locks the ledger's row until the transaction ends."""
     name = quoted(target.server.kind, target.ledger)
     known = "ON CONFLICT DO NOTHING" if target.server.kind == "postgres" else ""
     insert = "INSERT" if known else "INSERT IGNORE"
@@ -118,7 +118,7 @@ class _Applier:
         self._keys_text = " AND ".join(f"{quoted(self._kind, name)} = %s" for name in target.key)
 
     def apply(self, rows: Iterable[dict[str, Any]]) -> list[RefusedRow]:
-        """Apply rows in their order; returns those that cannot be."""
+        """Apply rows in order; returns those that were refused."""
         for group in _groups(rows):
             if self._target.mode == "insert":
                 self._try([(row, None) for row in group if not _is_empty(row)])
@@ -145,7 +145,7 @@ class _Applier:
         yield from last.values()
 
     def _try(self, group: list[tuple[dict[str, Any], Key | None]]) -> None:
-        """All at once; one by one when the database does not take one of them."""
+        """Apply a group of rows at once; one by one if the database refuses one of them."""
         if not group:
             return
         with self._opened.cursor() as cursor:
@@ -208,7 +208,7 @@ def _is_empty(row: dict[str, Any]) -> bool:
 
 
 def _key_of_tombstone(row: dict[str, Any], names: tuple[str, ...]) -> Key | None:
-    """The values of the key columns out of a record's key: an object, or the one value itself."""
+    """The values of the key columns in a record's key: an object, or the single value itself."""
     raw = row["_key"]
     if raw is None:
         return None
@@ -223,14 +223,14 @@ def _key_of_tombstone(row: dict[str, Any], names: tuple[str, ...]) -> Key | None
 
 
 def _value(value: Any) -> Any:
-    """Nested values are written as JSON."""
+    """The parameter of a value; nested values are written as JSON."""
     if isinstance(value, dict | list):
         return msgspec.json.encode(value, enc_hook=str).decode()
     return value
 
 
 def _letters(batch: "DataFrame", refused: list[RefusedRow]) -> "DataFrame":
-    """What was refused, its columns as JSON again."""
+    """The refused rows, with their columns as JSON."""
     rows = []
     for each in refused:
         own = {name: value for name, value in each.row.items() if not name.startswith("_")}

@@ -1,8 +1,8 @@
-"""Rows of a table, page by page in the order of some columns.
+"""Reads rows of a table page by page, in the order of some columns.
 
 An offset is the position of the last row of a page: the values of the ordering columns, as JSON. A
-page is what lies between two offsets, so a batch that is repeated asks for the same rows; a row
-that was changed meanwhile is read as it is now.
+page contains the rows between two offsets, so a batch that is repeated requests the same rows; a
+row that was changed meanwhile is read as it is now.
 """
 
 import time
@@ -24,7 +24,7 @@ _ARROW = pa.schema([("value", pa.binary())])
 
 
 class TableScan(Struct, frozen=True, kw_only=True):
-    """A table and its order; ``again_ms`` reads it anew from the start after that time."""
+    """A table and its order; after ``again_ms`` it is read again from the start."""
 
     server: DatabaseServer
     table: str
@@ -75,7 +75,7 @@ class TableScan(Struct, frozen=True, kw_only=True):
                 terms.append(f"({names}) {sign} ({marks})")
                 values += msgspec.json.decode(position, type=list[Any])
         if self.delay_ms:
-            # Rows of transactions that began earlier may appear behind later ones.
+            # Rows of transactions that started earlier may appear after later ones.
             ago = int(self.delay_ms) * 1000
             now = (
                 f"now() - interval '{ago} microseconds'"

@@ -1,1 +1,1 @@
-"""Pipeline files: YAML to a checked description of what is to run, or every problem at once."""
+"""Pipeline files: parses YAML to a validated model, or reports every problem at once."""

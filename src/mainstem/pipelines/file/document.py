@@ -1,11 +1,11 @@
-"""YAML with places: every value knows its line, and ``${VAR}`` is filled from the environment.
+"""YAML with positions: every value has its line, and ``${VAR}`` is replaced from the environment.
 
     ${VAR}            the variable; a problem when it is not set
     ${VAR:-default}   the variable, or the default when it is unset or empty
     $${VAR}           the text ${VAR} itself
 
-Only the text of a scalar is filled in, never structure: a variable cannot add keys. Keys that stand
-twice are a problem, since YAML would silently take the last.
+Only the text of a scalar is replaced, never structure: a variable cannot add keys. Duplicate keys
+are a problem, since YAML would silently use the last.
 """
 
 import re
@@ -28,17 +28,17 @@ _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
 class SourceLocation(NamedTuple):
-    """A place in the file; both count from one."""
+    """A position in the file; both numbers count from one."""
 
     line: int
     column: int
 
 
 class EnvironmentText(str):
-    """A text that came, at least in part, from the environment.
+    """A text that comes, at least in part, from the environment.
 
-    It counts as a number or a truth value where one is wanted. ``is_plain`` tells that it stood
-    without quotes, so that YAML would have given it a type.
+    It is converted to a number or a boolean where one is expected. ``is_plain`` is whether it was
+    unquoted, so that YAML would have given it a type.
     """
 
     __slots__ = ("is_plain",)
@@ -47,7 +47,7 @@ class EnvironmentText(str):
 
 
 class Document(Struct, frozen=True):
-    """The values of a file, where each stands, and what was wrong with it so far."""
+    """The values of a file, their positions, and the problems so far."""
 
     value: object
     keys: dict[str, SourceLocation]
@@ -55,10 +55,10 @@ class Document(Struct, frozen=True):
     problems: list[Problem]
 
     def located(self, problem: Problem, *, at_key: bool = False) -> Problem:
-        """The problem with the place of its path, or of the nearest path around it."""
+        """The problem with the position of its path, or of the nearest enclosing path."""
         path = problem.path
         while True:
-            # Where a value begins on a line of its own its key is what a reader looks for.
+            # If a value starts on a separate line, the position of its key is more useful.
             mark = self.keys.get(path) if at_key else self.values.get(path, self.keys.get(path))
             if mark is not None or not path:
                 break
@@ -68,10 +68,10 @@ class Document(Struct, frozen=True):
 
 
 def parse(text: str, environment: Mapping[str, str], secrets: Secrets) -> Document:
-    """The document of a file's text.
+    """Parse a file's text.
 
     Raises:
-        Problems: it is no YAML at all.
+        Problems: it is not valid YAML.
     """
     if len(text.encode()) > DOCUMENT_BYTES_MAX:
         raise Problems([Problem("", f"the file is larger than {DOCUMENT_BYTES_MAX} bytes")])
@@ -98,7 +98,7 @@ def typed(value: object) -> object:
 
 
 class _Builder:
-    """Turns nodes into values and notes where they stood."""
+    """Converts nodes to values and records their positions."""
 
     def __init__(self, environment: Mapping[str, str], secrets: Secrets) -> None:
         self._environment = environment
@@ -146,8 +146,8 @@ class _Builder:
             inner = f"{path}.{name}" if path else name
             if index >= merged and name in seen:
                 first = self.keys[inner].line
-                message = f"the key stands twice, first in line {first}"
-                self.problems.append(Problem(inner, message, "keep one", *_mark(key)))
+                message = f"duplicate key, first in line {first}"
+                self.problems.append(Problem(inner, message, "remove one of them", *_mark(key)))
                 continue
             if index >= merged:
                 seen.add(name)
@@ -190,7 +190,7 @@ class _Builder:
 
 def _constructed(node: yaml.ScalarNode) -> object:
     value: object = _CONSTRUCTOR.construct_object(node)
-    # Dates would need a time zone to mean anything; they stay the text that was written.
+    # A date has no time zone, so its instant is undefined; it stays text.
     return value if isinstance(value, str | int | float | bool) or value is None else node.value
 
 

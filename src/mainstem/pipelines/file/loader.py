@@ -1,6 +1,6 @@
-"""From the text of a file to pipelines that can run, or to every problem at once.
+"""Loads the text of a file to pipelines that can run, or reports every problem at once.
 
-Nothing here starts Spark or opens a connection: what is found is what can be known from the file,
+This does not start Spark or open a connection: it finds the problems that are visible in the file,
 the environment and the installed packages.
 """
 
@@ -25,7 +25,7 @@ from mainstem.pipelines.transforms import Plan, compile_steps
 
 
 class _Pipeline(Struct, frozen=True, kw_only=True):
-    """What sources and sinks share; the steps are compiled once, with the file."""
+    """The common part of sources and sinks; the steps are compiled once, with the file."""
 
     kind: ClassVar[str]
     name: str
@@ -34,7 +34,7 @@ class _Pipeline(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Its path in the file: ``sources.orders``."""
+        """The path in the file: ``sources.orders``."""
         return f"{self.kind}s.{self.name}"
 
 
@@ -68,14 +68,14 @@ class PipelineFile(Struct, frozen=True, kw_only=True):
 
     @property
     def cases(self) -> list[Case]:
-        """The tests that stand in the file."""
+        """The tests in the file."""
         return self.model.tests
 
     def pipeline(self, wanted: str) -> Pipeline:
-        """The pipeline ``sources.NAME``, ``sinks.NAME``, or ``NAME`` where only one bears it.
+        """The pipeline ``sources.NAME``, ``sinks.NAME``, or ``NAME`` if it is unique.
 
         Raises:
-            InvalidRequest: there is none, or more than one.
+            InvalidRequest: it does not exist, or is ambiguous.
         """
         found = [each for each in self.pipelines if wanted in {each.id, each.name}]
         if len(found) == 1:
@@ -83,7 +83,10 @@ class PipelineFile(Struct, frozen=True, kw_only=True):
         names = ", ".join(each.id for each in found or self.pipelines)
         cause = "names more than one pipeline" if found else "is not a pipeline of this file"
         raise InvalidRequest(
-            ErrorCode.UNKNOWN_RESOURCE, f"{wanted!r} {cause}", subject=wanted, remedy=f"say {names}"
+            ErrorCode.UNKNOWN_RESOURCE,
+            f"{wanted!r} {cause}",
+            subject=wanted,
+            remedy=f"use one of {names}",
         )
 
 
@@ -93,13 +96,13 @@ def read_file(
     """The pipelines of a file.
 
     Raises:
-        InvalidRequest: there is no such file.
-        Problems: everything that is wrong with it, each with line and column.
+        InvalidRequest: the file does not exist.
+        Problems: all problems of the file, each with line and column.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise InvalidRequest(
             ErrorCode.UNKNOWN_RESOURCE, f"the file cannot be read: {cause}", subject=str(path)
         ) from None
@@ -115,7 +118,7 @@ def read_text(
     """The pipelines of a file's text.
 
     Raises:
-        Problems: everything that is wrong with it, each with line and column.
+        Problems: all problems of the file, each with line and column.
     """
     secrets = Secrets()
     document = parse(text, environment, secrets)
@@ -135,12 +138,12 @@ class _Reader:
 
     def read(self, name: str) -> PipelineFile:
         if not isinstance(self._document.value, dict):
-            remedy = "begin with version, sources and sinks"
-            self._report(Problem("", "the file is empty or no mapping", remedy))
+            remedy = "start with version, sources and sinks"
+            self._report(Problem("", "the file is empty or not a mapping", remedy))
             raise self._failure()
         model, mismatches = fit(self._document.value, FileModel, "")
         self._take(mismatches)
-        # Entries are looked at one by one even when the file does not fit as a whole.
+        # Entries are checked one by one even when the file as a whole is invalid.
         pipelines = [
             *self._entries("source", SourcePipeline, SourceEntry, self._registry.source),
             *self._entries("sink", SinkPipeline, SinkEntry, self._registry.sink),
@@ -177,7 +180,7 @@ class _Reader:
             path = f"{kind}s.{name}"
             if not re.fullmatch(rules.NAME, name):
                 remedy = "letters, digits, _ and -, at most 100"
-                self._report(Problem(path, "not a name of a pipeline", remedy), at_key=True)
+                self._report(Problem(path, "not a valid pipeline name", remedy), at_key=True)
             if not isinstance(raw, dict) or not isinstance(raw.get("connector"), str):
                 continue
             plan = self._plan(raw.get("transforms"), f"{path}.transforms")
@@ -197,7 +200,7 @@ class _Reader:
     def _entry(
         self, raw: dict[str, Any], type_: type[SourceEntry | SinkEntry], path: str
     ) -> SourceEntry | SinkEntry | None:
-        """The entry, without what does not fit: that was reported with the file as a whole."""
+        """The entry without invalid parts, which were reported with the file as a whole."""
         entry, mismatches = fit(raw, type_, path)
         if entry is not None:
             return entry
@@ -226,10 +229,10 @@ class _Reader:
         return config
 
     def _plan(self, raw: object, path: str) -> Plan:
-        """The compiled steps; empty where something is wrong, which ends the reading."""
+        """The compiled steps; empty if there are problems, which end the reading."""
         steps = typed(raw)
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-            return Plan()  # the shape of the file says so already
+            return Plan()  # already reported by the check of the file's structure
         try:
             return compile_steps(steps, path)
         except Problems as error:
@@ -238,7 +241,7 @@ class _Reader:
         return Plan()
 
     def _take(self, mismatches: Iterable[Mismatch]) -> None:
-        # A variable that is not set is told once, not again as a value of the wrong type.
+        # A variable that is not set is reported once, not again as a value of the wrong type.
         reported = {problem.path for problem in self._document.problems}
         for mismatch in mismatches:
             if mismatch.problem.path not in reported:

@@ -1,4 +1,4 @@
-"""What no type can say: rules between the settings of a pipeline file."""
+"""Rules between the settings of a pipeline file, which types cannot express."""
 
 import fnmatch
 import re
@@ -17,22 +17,24 @@ EXPECTED = ("topic", "key", "value", "headers")
 EXPECTED_DEAD = (*EXPECTED, "error", "step")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _NO_REGISTRY = (
-    "there is no schema registry yet, so schemas cannot be looked up",
-    "leave it out; Avro travels in single-object encoding",
+    "a schema registry is not supported",
+    "remove it; Avro uses single-object encoding",
 )
 
 
 def problems_of(model: FileModel) -> Iterator[Problem]:
     """Problems of the file as a whole."""
     if str(model.version) not in VERSIONS:
-        yield Problem("version", f"{model.version} is not known here", 'write version: "1.0"')
+        yield Problem(
+            "version", f"version {model.version} is not supported", 'write version: "1.0"'
+        )
     if not model.sources and not model.sinks:
-        yield Problem("", "neither sources nor sinks: there is nothing to run")
+        yield Problem("", "neither sources nor sinks are defined")
     if isinstance(model.distributed, dict) and model.distributed.get("enabled", True):
         yield Problem(
             "distributed",
-            "work is spread over machines by Spark, not by connect processes",
-            "leave it out and set settings.spark.master",
+            "work is distributed by Spark, not by connect processes",
+            "remove it and set settings.spark.master",
         )
     elif model.distributed is not None and not isinstance(model.distributed, dict):
         yield Problem("distributed", "expected a mapping")
@@ -40,30 +42,30 @@ def problems_of(model: FileModel) -> Iterator[Problem]:
     if health.enabled and health.host not in LOOPBACK and not health.insecure:
         yield Problem(
             "settings.health.host",
-            f"{health.host} can be reached by other machines, and nobody logs in",
+            f"{health.host} is accessible from other machines without authentication",
             "use 127.0.0.1, or set settings.health.insecure: true",
         )
     tls = model.broker.tls
     if tls is not None and (tls.cert_path is None) != (tls.key_path is None):
-        yield Problem("broker.tls", "cert_path and key_path belong together")
+        yield Problem("broker.tls", "cert_path and key_path must be set together")
     if tls is not None and tls.insecure:
         yield Problem(
             "broker.tls.insecure",
-            "certificates are always checked: otherwise anybody on the way could read records",
-            "name the issuer's certificate in broker.tls.ca_path",
+            "certificates are always verified: without that, records could be intercepted",
+            "set the issuer's certificate in broker.tls.ca_path",
         )
     if tls is not None and tls.server_name is not None:
         yield Problem(
             "broker.tls.server_name",
-            "the certificate must bear the name that is dialled",
-            "put that name into bootstrap_servers",
+            "the certificate must match the name in bootstrap_servers",
+            "use the certificate's name in bootstrap_servers",
         )
     yield from _groups(model)
     yield from _cases(model)
 
 
 def warnings_of(model: FileModel) -> Iterator[Problem]:
-    """What works, but not as somebody may think."""
+    """Settings that are valid, but may not have the expected effect."""
     for name, entry in model.sinks.items():
         if entry.offset_commit_interval is not None:
             yield Problem(
@@ -72,7 +74,7 @@ def warnings_of(model: FileModel) -> Iterator[Problem]:
             )
     if model.broker.metadata_refresh_ms is not None:
         yield Problem(
-            "broker.metadata_refresh_ms", "has no effect: metadata is refreshed when it is wrong"
+            "broker.metadata_refresh_ms", "has no effect: metadata is refreshed when it is outdated"
         )
     if model.settings.telemetry is not None:
         yield Problem("settings.telemetry", "has no effect: scrape the metrics instead")
@@ -84,7 +86,7 @@ def warnings_of(model: FileModel) -> Iterator[Problem]:
 def problems_of_entry(
     path: str, entry: SourceEntry | SinkEntry, spec: Spec | None
 ) -> Iterator[Problem]:
-    """Problems of one source or sink; ``spec`` is absent where its connector is unknown."""
+    """Problems of one source or sink; ``spec`` is None if its connector is unknown."""
     if entry.schema_registry_url is not None:
         yield Problem(f"{path}.schema_registry_url", *_NO_REGISTRY)
     if "schema_registry_url" in entry.config:
@@ -96,11 +98,11 @@ def problems_of_entry(
         if entry.rate_limit is not None and spec is not None and not spec.limits_rows:
             yield Problem(
                 f"{path}.rate_limit",
-                f"the {spec.name} source cannot be slowed down by rows",
+                f"the {spec.name} source does not support rate limits",
                 "limit it in its own config",
             )
         if entry.dead_letter_topic == entry.topic:
-            yield Problem(f"{path}.dead_letter_topic", "is the topic of the good records")
+            yield Problem(f"{path}.dead_letter_topic", "is also the topic of the source")
     else:
         yield from _sink_topics(path, entry)
     if entry.dead_letter_topic is not None:
@@ -119,18 +121,20 @@ def _sink_topics(path: str, entry: SinkEntry) -> Iterator[Problem]:
         if entry.dead_letter_topic and fnmatch.fnmatchcase(entry.dead_letter_topic, topic):
             yield Problem(
                 f"{path}.dead_letter_topic",
-                f"is read by the sink itself through {topic!r}: dead letters would go in circles",
+                f"is read by the sink itself through {topic!r}: dead letters would loop",
                 "choose a name that no topic of the sink matches",
             )
     patterns = [is_pattern(topic) for topic in entry.topics]
     if isinstance(entry.start_offset, int):
         if entry.start_offset < 0:
-            yield Problem(f"{path}.start_offset", "an offset is not negative")
+            yield Problem(f"{path}.start_offset", "an offset must not be negative")
         if any(patterns):
-            yield Problem(f"{path}.start_offset", "a number needs topics without patterns")
+            yield Problem(f"{path}.start_offset", "a number requires topics without patterns")
     elif entry.start_offset not in {"earliest", "latest"} and not _is_moment(entry.start_offset):
-        remedy = "write earliest, latest, an ISO 8601 moment or a number"
-        yield Problem(f"{path}.start_offset", f"{entry.start_offset!r} is no position", remedy)
+        remedy = "use earliest, latest, an ISO 8601 timestamp or a number"
+        yield Problem(
+            f"{path}.start_offset", f"{entry.start_offset!r} is not a valid start offset", remedy
+        )
 
 
 def _is_moment(text: str) -> bool:
@@ -155,14 +159,14 @@ def _groups(model: FileModel) -> Iterator[Problem]:
         if group in seen:
             yield Problem(
                 f"sinks.{name}.consumer_group",
-                f"{group!r} already shows the progress of sinks.{seen[group]}",
-                "give each sink a group of its own",
+                f"{group!r} is already used by sinks.{seen[group]}",
+                "use a separate group for each sink",
             )
         seen[group] = name
 
 
 def group_of(name: str, entry: SinkEntry) -> str:
-    """The consumer group that shows how far a sink has come."""
+    """The consumer group to which a sink's progress is committed."""
     return entry.consumer_group or f"pipeline-{name}"
 
 
@@ -174,7 +178,7 @@ def _cases(model: FileModel) -> Iterator[Problem]:
         if case.pipeline not in known:
             yield Problem(
                 f"tests[{index}].pipeline",
-                f"there is no {case.pipeline}",
+                f"{case.pipeline} does not exist",
                 f"known: {', '.join(sorted(known))}" if known else "",
             )
         for field, allowed in (("expect", EXPECTED), ("expect_dead", EXPECTED_DEAD)):

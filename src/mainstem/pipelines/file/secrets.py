@@ -1,8 +1,8 @@
-"""Keeps values that came from the environment, or stand in secret settings, out of every text.
+"""Keeps values from the environment, and secret settings, out of all messages.
 
 A value from ``${VAR}`` is shown as ``${VAR}``, so that a message stays readable; a secret that is
-written in the file itself is shown as ``***``. What is shorter than four characters is left alone:
-it could not be told from ordinary text, and no secret worth the name is that short.
+written in the file itself is shown as ``***``. Values shorter than four characters are not hidden:
+they cannot be distinguished from ordinary text, and are too short for a secret.
 """
 
 import logging
@@ -14,14 +14,14 @@ BLANK = "***"
 
 
 class Secrets:
-    """The values that nobody may see, and what is shown instead."""
+    """The values to hide, and their replacements."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, value: str, shown: str = BLANK) -> None:
-        """Hide a value from now on; a name given earlier stays."""
+        """Hide a value from now on; an earlier replacement is kept."""
         if len(value) >= LENGTH_MIN and value not in self._shown:
             self._shown[value] = shown
             # The longest first: a secret may contain another.
@@ -35,7 +35,7 @@ class Secrets:
         return self._pattern.sub(lambda found: self._shown[found.group()], text)
 
     def redact_tree(self, value: object) -> object:
-        """The same for everything inside mappings and lists."""
+        """The same for all texts inside mappings and lists."""
         if isinstance(value, str):
             return self.redact(str(value))
         if isinstance(value, Mapping):
@@ -46,18 +46,18 @@ class Secrets:
 
 
 class RedactingFilter(logging.Filter):
-    """Keeps the values out of log lines, the facts behind the sentence and tracebacks."""
+    """Removes the values from log lines, their arguments and tracebacks."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the line; it is always written."""
+        """Rewrite the line; it is always logged."""
         record.msg = self._secrets.redact(record.getMessage())
         record.args = None
         if record.exc_info:
-            # A formatter keeps the text of a traceback that is already there.
+            # A formatter reuses the text of a traceback that is already there.
             text = logging.Formatter().formatException(record.exc_info)
             record.exc_text = self._secrets.redact(text)
             record.exc_info = None

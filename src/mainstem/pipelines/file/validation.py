@@ -1,7 +1,7 @@
-"""Compares values with the types they should have and reports every difference, not just the first.
+"""Compares values with their types and reports every difference, not just the first.
 
-msgspec stops at the first; this walks structs, lists and mappings by itself and asks msgspec about
-the leaves only, so that the rules (bounds, patterns, choices) stand in one place: the types.
+msgspec stops at the first; this walks structs, lists and mappings itself and calls msgspec for the
+leaves only, so that the rules (bounds, patterns, choices) are defined in one place: the types.
 """
 
 import enum
@@ -19,14 +19,14 @@ StructT = TypeVar("StructT", bound=Struct)
 
 
 class Mismatch(Struct, frozen=True):
-    """A problem; ``at_key`` when the key is at fault rather than its value."""
+    """A problem; ``at_key`` when its position is that of the key rather than of the value."""
 
     problem: Problem
     at_key: bool = False
 
 
 def fit(value: object, type_: type[StructT], path: str) -> tuple[StructT | None, list[Mismatch]]:
-    """The value as a struct, or None and every reason why it is none."""
+    """The value as a struct, or None and all reasons why it is invalid."""
     mismatches: list[Mismatch] = []
     plain = _Walk(mismatches).walk(value, type_, path)
     if mismatches:
@@ -38,7 +38,7 @@ def fit(value: object, type_: type[StructT], path: str) -> tuple[StructT | None,
 
 
 def secrets_in(config: Struct) -> Iterable[str]:
-    """The values of all settings whose type says that they are secret, at any depth."""
+    """The values of all settings whose type is marked as secret, at any depth."""
     for field in msgspec.structs.fields(type(config)):
         value = getattr(config, field.name)
         if isinstance(value, str) and _is_secret(field.type):
@@ -55,7 +55,7 @@ def _several(value: object) -> Iterable[object]:
 
 
 class _Walk:
-    """Goes down a value beside its type; the result has no text of the environment left."""
+    """Validates a value against its type; in the result, text of the environment is converted."""
 
     def __init__(self, mismatches: list[Mismatch]) -> None:
         self._mismatches = mismatches
@@ -114,7 +114,7 @@ class _Walk:
         return self._leaf(value, type_, path)
 
     def _leaf(self, value: object, type_: Any, path: str) -> object:
-        # What comes from the environment is text; it counts as whatever it spells.
+        # Text from the environment is converted to the expected type.
         plain = str(value) if isinstance(value, EnvironmentText) else _plain(value)
         if (choices := _choices(type_)) and plain not in choices:
             remedy = nearest(str(plain), choices) or f"one of {', '.join(choices)}"
@@ -137,7 +137,7 @@ def _bare(type_: Any) -> Any:
 
 
 def _is_secret(type_: Any) -> bool:
-    """Whether a type, or any of which it is made, is marked as secret."""
+    """Whether a type, or any type in it, is marked as secret."""
     if get_origin(type_) is Annotated and any(
         isinstance(meta, msgspec.Meta) and (meta.extra_json_schema or {}).get("writeOnly")
         for meta in get_args(type_)[1:]
@@ -147,7 +147,7 @@ def _is_secret(type_: Any) -> bool:
 
 
 def _choices(type_: Any) -> list[str]:
-    """The texts that a type allows, if it names them one by one."""
+    """The texts that a type allows, if it is a list of literals."""
     bare = _bare(type_)
     if get_origin(bare) is Literal:
         values = get_args(bare)
@@ -176,7 +176,7 @@ def _leaf_problem(error: msgspec.ValidationError, path: str) -> Problem:
     return Problem(full, message[:1].lower() + message[1:])
 
 
-# msgspec speaks of types; whoever writes YAML knows them by other names.
+# Type names of msgspec, as users of YAML know them.
 _WORDS = {
     "`array`": "a list",
     "`object`": "a mapping",
@@ -190,7 +190,7 @@ _WORDS = {
 
 
 def _kind(value: object) -> str:
-    names = {dict: "a mapping", list: "a list", bool: "a truth value", type(None): "nothing"}
+    names = {dict: "a mapping", list: "a list", bool: "a boolean", type(None): "nothing"}
     return names.get(type(value), "text" if isinstance(value, str) else type(value).__name__)
 
 

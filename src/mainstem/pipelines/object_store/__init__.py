@@ -1,1 +1,1 @@
-"""Files in folders and buckets: what the file and S3 connectors share."""
+"""Files in folders and buckets: the shared code of the file and S3 connectors."""

@@ -1,7 +1,7 @@
 """A bucket of an S3 server as a store of files, through obstore.
 
-Promises: ``create`` is a conditional put, so it has one winner among all processes; what the server
-refuses is one sentence with its remedy; keys are never part of it.
+Guarantees: ``create`` is a conditional put, so it succeeds in one process only; an error of the
+server is one sentence with its remedy and never contains keys.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ COPY_PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 class BucketSettings(Struct, frozen=True, kw_only=True):
-    """How a bucket is reached. Without keys they come from the machine's own credentials."""
+    """The connection to a bucket. Without keys, the credentials of the environment are used."""
 
     bucket: str
     prefix: str = ""
@@ -84,7 +84,7 @@ class Bucket(Struct, frozen=True):
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        """A file that is put, in parts where it is large, when the block ends well."""
+        """A file that is put, in parts if it is large, when the block ends without an error."""
         with tempfile.TemporaryFile() as file:
             yield file
             file.flush()
@@ -103,7 +103,7 @@ class Bucket(Struct, frozen=True):
             yield file
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a small file unless it is there; the server decides."""
+        """Writes a small file unless it exists; the server decides."""
         with self.refusals(path):
             try:
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
@@ -112,7 +112,7 @@ class Bucket(Struct, frozen=True):
         return True
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None when it is not there."""
+        """A small file; None when it does not exist."""
         with self.refusals(path):
             try:
                 return bytes(obstore.get(self._store, path).bytes())
@@ -122,7 +122,7 @@ class Bucket(Struct, frozen=True):
                 return None
 
     def move(self, source: str, target: str) -> None:
-        """A copy by the server itself, then the source goes."""
+        """Copies the file on the server, then deletes the source."""
         with self.refusals(target):
             try:
                 obstore.copy(self._store, source, target)
@@ -131,7 +131,7 @@ class Bucket(Struct, frozen=True):
             obstore.delete(self._store, [source])
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; those that are not there are not missed."""
+        """Deletes files; missing ones are ignored."""
         names = list(paths)
         with self.refusals(""):
             for low in range(0, len(names), DELETE_PIECE):
@@ -152,14 +152,14 @@ class Bucket(Struct, frozen=True):
 
     @contextlib.contextmanager
     def refusals(self, path: str) -> Iterator[None]:
-        """Turns what the server says into a Mainstem error."""
+        """Converts errors of the server to Mainstem errors."""
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
             raise self.refusal(error, path) from None
 
     def refusal(self, error: BaseException, path: str) -> MainstemError:
-        """One sentence, and what helps."""
+        """The error in one sentence, with its remedy."""
         settings = self.settings
         subject = "/".join(
             part for part in ("s3:/", settings.bucket, settings.prefix, path) if part
@@ -177,16 +177,18 @@ class Bucket(Struct, frozen=True):
         if "NoSuchBucket" in text:
             return InvalidRequest(
                 ErrorCode.UNKNOWN_RESOURCE,
-                f"there is no bucket {settings.bucket}",
+                f"bucket {settings.bucket} does not exist",
                 subject=subject,
                 remedy="create it, or correct bucket and region",
             )
         if isinstance(error, NotFoundError | FileNotFoundError):
-            return InvalidRequest(ErrorCode.UNKNOWN_RESOURCE, "it is not there", subject=subject)
+            return InvalidRequest(
+                ErrorCode.UNKNOWN_RESOURCE, "the object does not exist", subject=subject
+            )
         short = self._without_keys(" ".join(text.split()))[:300]
         return Unavailable(
             ErrorCode.STORAGE_FAILED,
-            f"the server does not do it: {short}",
+            f"the request failed: {short}",
             subject=subject,
             remedy=f"check that {settings.endpoint or 'S3'} can be reached",
         )
@@ -200,5 +202,5 @@ class Bucket(Struct, frozen=True):
 
 
 def _names(text: str, *words: str) -> bool:
-    """Whether one of these stands there as a word: a port may have the digits of a status."""
+    """Whether one of these occurs as a whole word: a port may contain the digits of a status."""
     return re.search(rf"\b({'|'.join(words)})\b", text) is not None

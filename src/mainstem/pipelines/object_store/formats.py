@@ -1,11 +1,10 @@
-"""File formats: Arrow batches into files, and files into JSON values.
+"""File formats: writes Arrow batches to files, and reads files as JSON values.
 
     parquet  columns                      csv   columns, a header first
     json     one JSON value per line      avro  object container files, columns
-    text     one value per line, as it is
+    text     one value per line, unmodified
 
-Promises: a file is written and read piece by piece, whatever its size; what cannot be read says
-which file it was.
+Guarantees: a file is written and read in pieces, whatever its size; a read error names the file.
 """
 
 import csv
@@ -24,7 +23,7 @@ Format = Literal["parquet", "json", "csv", "avro", "text"]
 Compression = Literal["none", "gzip", "zstd", "snappy", "lz4"]
 
 LINES: Final = frozenset({"json", "text"})
-"""Formats that are given one column of whole lines."""
+"""Formats that are written from one column of whole lines."""
 
 COMPRESSIONS: Final[dict[Format, frozenset[Compression]]] = {
     "parquet": frozenset({"none", "gzip", "zstd", "snappy", "lz4"}),
@@ -39,17 +38,17 @@ _ROWS: Final = 8_192
 
 
 class Encoder(Protocol):
-    """Writes batches into one file."""
+    """Writes batches to one file."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
 
     def close(self) -> None:
-        """Writes what the format puts at the end."""
+        """Writes the end of the file."""
 
 
 def ending(format_: Format, compression: Compression) -> str:
-    """How the names of files end."""
+    """The suffix of file names."""
     packed = _ENDINGS.get(compression, "") if format_ in {"json", "csv", "text"} else ""
     return f".{format_ if format_ != 'text' else 'txt'}{packed}"
 
@@ -67,7 +66,7 @@ def encoder(
 
 
 def _packed(file: IO[bytes], compression: Compression) -> Any:
-    """A file that packs what is written to it; closing it leaves ``file`` open."""
+    """A file that compresses what is written to it; closing it leaves ``file`` open."""
     if compression == "gzip":
         return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
     if compression == "zstd":
@@ -76,7 +75,7 @@ def _packed(file: IO[bytes], compression: Compression) -> Any:
 
 
 class _Unpacked(io.RawIOBase):
-    """The file as it is, which stays open."""
+    """The file itself, which stays open."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -130,7 +129,7 @@ class _Lines:
 
 
 class _Avro:
-    """fastavro writes block by block when it is asked for its writer class."""
+    """Writes Avro block by block with fastavro's writer class."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
         from fastavro.write import Writer  # noqa: PLC0415
@@ -202,16 +201,16 @@ def json_values(format_: Format, file: IO[bytes], path: str) -> Iterator[list[by
     """The values of a file, in pieces.
 
     Raises:
-        InvalidRequest: the file is not of that format.
+        InvalidRequest: the file does not have that format.
     """
     try:
         yield from _pieces(_values(format_, file, path))
     except (pa.ArrowException, csv.Error, UnicodeDecodeError, ValueError, EOFError) as error:
         raise InvalidRequest(
             ErrorCode.INVALID_RECORD,
-            f"not a whole {format_} file: {' '.join(str(error).split())[:300]}",
+            f"not a complete {format_} file: {' '.join(str(error).split())[:300]}",
             subject=path,
-            remedy="mend it or take it away, then start again",
+            remedy="repair or remove the file, then restart the pipeline",
         ) from error
 
 
@@ -230,7 +229,7 @@ def _values(format_: Format, file: IO[bytes], path: str) -> Iterator[bytes]:
         text = io.TextIOWrapper(_unpacked(file, path), encoding="utf-8-sig", newline="")
         for row in csv.DictReader(text, strict=True):
             if None in row or None in row.values():
-                raise ValueError(f"row {list(row.values())!r} has another number of columns")
+                raise ValueError(f"row {list(row.values())!r} has a different number of columns")
             yield encode({name: value or None for name, value in row.items()})
     else:
         for line in _unpacked(file, path):

@@ -1,4 +1,4 @@
-"""What object sources share: the frame of records out of files."""
+"""The frame of records that object sources share."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812

@@ -1,15 +1,15 @@
-"""Micro-batches into files, each exactly once, in folders and buckets alike.
+"""Writes micro-batches to files, each exactly once, in folders and in buckets.
 
     task ─▶ _mainstem/staging/<query>/<batch>/<random>.parquet ─┐
     task ─▶ _mainstem/staging/<query>/<batch>/<random>.parquet ─┴▶ manifest ─▶ moved to their names
 
-The manifest of a batch is created once: whoever comes second finds it and moves what it lists. A
-batch that is repeated after a crash therefore never appears twice, and nobody who lists the folder
-sees a file of an attempt that failed. The files of a batch appear one after the other.
+The manifest of a batch is created once: a later attempt finds it and moves the files that it lists.
+A batch that is repeated after a crash therefore never appears twice, and a listing of the folder
+shows no file of a failed attempt. The files of a batch appear one after the other.
 
-What failed attempts leave is deleted when a later batch of the query is done; what queries left
-that never came back is deleted after ``ORPHAN_AGE_S``. Manifests of a query that are behind by more
-than ``MANIFESTS_KEPT`` are deleted too; a driver that is so far behind is refused.
+Files of failed attempts are deleted when a later batch of the query is complete; files of queries
+that were not restarted are deleted after ``ORPHAN_AGE_S``. Manifests of a query that are behind by
+more than ``MANIFESTS_KEPT`` are deleted too; a driver that is that far behind is refused.
 """
 
 import time
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-OWN: Final = "_mainstem"  # readers of folders leave out what begins with an underscore
+OWN: Final = "_mainstem"  # readers of folders ignore names that start with an underscore
 STAGING: Final = f"{OWN}/staging"
 MANIFESTS: Final = f"{OWN}/batches"
 MANIFESTS_KEPT: Final = 100
@@ -51,7 +51,7 @@ FILE_BYTES: Final = 128 * 1024 * 1024
 
 
 class Manifest(Struct, frozen=True):
-    """The files of a batch: where they were staged and what they are called."""
+    """The files of a batch: their staging paths and their final names."""
 
     files: list[tuple[str, str]]
     rows: int
@@ -59,7 +59,7 @@ class Manifest(Struct, frozen=True):
 
 
 class FileLayout(Struct, frozen=True, kw_only=True):
-    """How a sink writes. ``file_bytes`` is about how large a file grows."""
+    """How a sink writes. ``file_bytes`` is the approximate size of a file."""
 
     store: FileStore
     format: Format
@@ -69,14 +69,14 @@ class FileLayout(Struct, frozen=True, kw_only=True):
 
 
 def writer_of(frame: "DataFrame", layout: FileLayout, place: Place) -> "DataStreamWriter":
-    """A writer that puts every batch into files."""
+    """A writer that writes every batch to files."""
     return written_by(frame, lambda batch, identity: write_batch(batch, identity, layout, place))
 
 
 def write_batch(
     batch: "DataFrame", identity: BatchIdentity, layout: FileLayout, place: Place
 ) -> None:
-    """Write one batch, or finish it where it was left."""
+    """Write one batch, or complete it if its manifest exists."""
     ledger = Manifests(layout.store, identity)
     manifest = ledger.read()
     if manifest is None:
@@ -91,7 +91,7 @@ def write_batch(
 
 
 def arranged(batch: "DataFrame", layout: FileLayout, place: Place) -> "DataFrame":
-    """The columns that go into the files; what cannot be written goes to the dead letters."""
+    """The columns of the files; values that cannot be written go to the dead letters."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     from mainstem.pipelines.connector.wire import as_wire  # noqa: PLC0415
@@ -100,7 +100,7 @@ def arranged(batch: "DataFrame", layout: FileLayout, place: Place) -> "DataFrame
         rows = columns_of(batch, layout.schema, place)
         if layout.format not in LINES:
             return rows
-        # Tombstones have no line.
+        # Tombstones are not written.
         whole = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
         return rows.select(F.to_json(whole, {"ignoreNullFields": "false"}).alias("line"))
     if layout.format not in LINES:
@@ -121,7 +121,7 @@ def arranged(batch: "DataFrame", layout: FileLayout, place: Place) -> "DataFrame
 
 
 class _Task:
-    """Stages the rows of one task and says what it staged."""
+    """Stages the rows of one task and returns the staged files."""
 
     def __init__(self, layout: FileLayout, identity: BatchIdentity) -> None:
         self._layout = layout
@@ -194,16 +194,16 @@ class Manifests:
         self._path = f"{self._folder}/{self._batch}.json"
 
     def name(self, number: int, staged: str) -> str:
-        """What a file of the batch is called for good."""
+        """The final name of a file of the batch."""
         _, _, end = staged.rpartition("/")[2].partition(".")
         return f"part-{self._batch:08}-{number:04}-{self._query}.{end}"
 
     def read(self) -> Manifest | None:
-        """The decision about this batch, if there is one.
+        """The manifest of this batch, if there is one.
 
         Raises:
-            Fenced: later batches of this query are decided.
-            UnknownVersion: it was decided by a later release, in a form of its own.
+            Fenced: later batches of this query have a manifest.
+            UnknownVersion: a later release wrote it, in a newer format.
         """
         data = self._store.read(self._path)
         if data is not None:
@@ -212,22 +212,22 @@ class Manifests:
         if ahead > self._batch:
             raise Fenced(
                 ErrorCode.FENCED_EPOCH,
-                f"batch {ahead} of this query is written already, this is {self._batch}",
+                f"batch {ahead} of this query is already written, this is {self._batch}",
                 subject=self._query,
                 remedy="two processes run the same pipeline: stop one, keep the newer checkpoint",
             )
         return None
 
     def decide(self, manifest: Manifest) -> Manifest:
-        """Ours, or the one of whoever was first."""
+        """Create the manifest; returns it, or the one that exists already."""
         if self._store.create(self._path, msgspec.json.encode(manifest)):
             return manifest
         first = self._store.read(self._path)
-        assert first is not None, "a manifest was there and is gone"
+        assert first is not None, "an existing manifest was deleted"
         return decoded(first, Manifest, "a manifest", self._path)
 
     def tidy(self) -> None:
-        """Delete what failed attempts and old batches left."""
+        """Delete files of failed attempts and old batches."""
         long_ago = time.time() - ORPHAN_AGE_S
         own = f"{STAGING}/{self._query}/"
         self._store.delete(

@@ -1,8 +1,8 @@
-"""Files as a stream: every file that appears is read once.
+"""Files as a stream: every new file is read once.
 
 The files seen so far are numbered in ``seen.jsonl`` in the connector's folder; a batch is a range
-of those numbers, so a batch that is repeated reads the same files. A file counts as whole when it
-appears: put it there under a hidden name (a dot or an underscore first) and rename it.
+of those numbers, so a batch that is repeated reads the same files. A file must be complete when it
+appears: write it under a hidden name (starting with a dot or an underscore) and rename it.
 """
 
 import os
@@ -26,7 +26,7 @@ SEEN = "seen.jsonl"
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """What is read; travels to the tasks as an option of the data source."""
+    """The files to read; passed to the tasks as an option of the data source."""
 
     format: Format
     pattern: str
@@ -38,7 +38,7 @@ class Place(Struct, frozen=True, kw_only=True):
     tasks: int = 8
 
     def store(self) -> FileStore:
-        """The store that holds the files."""
+        """The store of the files."""
         if self.folder:
             return Folder(Path(self.folder))
         from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings  # noqa: PLC0415
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 def is_wanted(path: str, pattern: str) -> bool:
-    """Whether a file is one to be read; hidden files and folders never are."""
+    """Whether a file is to be read; hidden files and folders never are."""
     parts = path.split("/")
     return fnmatch(parts[-1], pattern) and not any(part[:1] in {".", "_"} for part in parts)
 
@@ -59,7 +59,7 @@ def files_of(store: FileStore, pattern: str) -> list[StoredFile]:
 
 
 class SeenFiles:
-    """The numbered list of files, kept on disk."""
+    """The numbered list of files, stored on disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,12 +67,12 @@ class SeenFiles:
         if path.exists():
             whole, _, torn = path.read_bytes().rpartition(b"\n")
             self.paths = [msgspec.json.decode(line, type=str) for line in whole.splitlines()]
-            if torn:  # nobody was told about the last one
+            if torn:  # a torn last line was never part of an offset
                 os.truncate(path, len(whole) + (1 if whole else 0))
         self._known = set(self.paths)
 
     def add(self, paths: list[str]) -> None:
-        """Number files that were not seen before; they are on disk when this returns."""
+        """Number files that were not seen before, and flush the list to disk."""
         fresh = [path for path in paths if path not in self._known]
         if not fresh:
             return
@@ -119,7 +119,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets count files; the list is opened in the driver's process only."""
+    """The stream of files; offsets count files. Only the driver's process opens the list."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -133,7 +133,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = len(self._look().paths)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        del limit  # files are not cut
+        del limit  # files are not split
         done = start["file"]
         end = len(self._look().paths) if self._target is None else self._target
         return {"file": max(done, min(end, done + self._place.files_per_batch))}
@@ -146,7 +146,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._place, partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """The records of these files are safe in their topic."""
+        """Delete files if configured: their records are stored in the topic."""
         if self._place.delete:
             self._place.store().delete(self._list().paths[: end["file"]])
 
@@ -163,7 +163,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class ObjectsDataSource(SettingsSource):
-    """Values and the file that each came from."""
+    """The data source of values, each with the name of its file."""
 
     format_name = "mainstem-objects"
     columns = "value binary, file string"

@@ -1,7 +1,7 @@
-"""Where object connectors keep their files: one shape for folders and buckets.
+"""Stores of object connectors: one interface for folders and buckets.
 
-Promises: what ``writer`` wrote is whole and durable when its block ends, or is not there at all;
-``create`` has one winner; ``move`` may be repeated, also by a process that does not know how far
+Guarantees: a file of ``writer`` is complete and durable when its block ends, or does not exist;
+``create`` succeeds once; ``move`` may be repeated, also by a process that does not know how far
 another one came.
 """
 
@@ -32,22 +32,22 @@ class FileStore(Protocol):
     """A tree of files; paths are relative and written with slashes."""
 
     def writer(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """A file that appears when the block ends well."""
+        """A file that appears when the block ends without an error."""
 
     def reader(self, path: str) -> AbstractContextManager[IO[bytes]]:
         """A file's bytes, seekable."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a small file unless it is there; False when it was."""
+        """Writes a small file unless it exists; False when it did."""
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None when it is not there."""
+        """A small file; None when it does not exist."""
 
     def move(self, source: str, target: str) -> None:
-        """Moves a file; done already is done."""
+        """Moves a file; does nothing if it was already moved."""
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; those that are not there are not missed."""
+        """Deletes files; missing ones are ignored."""
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
         """Every file below a folder, in no order."""
@@ -60,7 +60,7 @@ class Folder(Struct, frozen=True):
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        """A file that appears when the block ends well."""
+        """A file that appears when the block ends without an error."""
         target = self.root / path
         hidden = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         with self._refusals(path):
@@ -82,7 +82,7 @@ class Folder(Struct, frozen=True):
             yield file
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a small file unless it is there; a link has one winner."""
+        """Writes a small file unless it exists, atomically by a hard link."""
         target = self.root / path
         fresh = f"{path}.{uuid.uuid4().hex}"
         with self._refusals(path):
@@ -98,14 +98,14 @@ class Folder(Struct, frozen=True):
             return True
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None when it is not there."""
+        """A small file; None when it does not exist."""
         try:
             return (self.root / path).read_bytes()
         except FileNotFoundError:
             return None
 
     def move(self, source: str, target: str) -> None:
-        """Moves a file; done already is done."""
+        """Moves a file; does nothing if it was already moved."""
         goal = self.root / target
         with self._refusals(target):
             goal.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class Folder(Struct, frozen=True):
         for path in paths:
             file = self.root / path
             file.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # not empty, or gone already
+            with contextlib.suppress(OSError):  # not empty, or already deleted
                 file.parent.rmdir()
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
@@ -146,26 +146,26 @@ class Folder(Struct, frozen=True):
 
 
 def refusal(error: OSError, path: Path) -> InvalidRequest | Unavailable:
-    """What a file system said, with what helps."""
+    """An error of the file system, with its remedy."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return Unavailable(
             ErrorCode.DISK_FULL,
             f"the disk is full: {error.strerror}",
             subject=str(path),
-            remedy="free some space; the batch is repeated then",
+            remedy="free disk space; the batch is then repeated",
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR}:
         return InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"cannot write there: {error.strerror}",
+            f"cannot write to this path: {error.strerror}",
             subject=str(path),
-            remedy="give a folder that this user may write to",
+            remedy="use a folder that this user may write to",
         )
     return Unavailable(ErrorCode.STORAGE_FAILED, f"{error.strerror or error}", subject=str(path))
 
 
 def free_bytes(path: Path) -> int:
-    """What is left where a folder stands or would stand."""
+    """The free space of the file system of a folder, which may not exist yet."""
     return shutil.disk_usage(nearest_folder(path)).free
 
 

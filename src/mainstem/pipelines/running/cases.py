@@ -1,4 +1,4 @@
-"""Tests of a pipeline's steps: records in, expected records out, no broker needed."""
+"""Tests of a pipeline's steps: input records, expected output records, no broker needed."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,19 +17,19 @@ SCHEMA = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
 
 
 class CaseResult(Struct, frozen=True):
-    """How a case went; each difference is a line."""
+    """The result of a case; each difference is a line."""
 
     case: str
     differences: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether everything came out as expected."""
+        """Whether the output is as expected."""
         return not self.differences
 
 
 def run_case(case: Case, pipeline: Pipeline, spark: SparkSession) -> CaseResult:
-    """Send the case's records through the pipeline's steps."""
+    """Run the case's records through the pipeline's steps."""
     topic = pipeline.entry.topic if isinstance(pipeline, SourcePipeline) else None
     rows = [_row(record, topic) for record in case.input]
     frame = spark.createDataFrame(rows, SCHEMA)
@@ -61,7 +61,7 @@ def _row(record: Record, topic: str | None) -> tuple[object, ...]:
 
 
 def _shown(frame: DataFrame) -> list[dict[str, Any]]:
-    """Records as a test writes them: text, and JSON where the value is some."""
+    """Records in the form of a test: text, and JSON where the value is JSON."""
     shown = []
     for row in frame.collect():
         fields = row.asDict()
@@ -83,17 +83,17 @@ def _shown(frame: DataFrame) -> list[dict[str, Any]]:
 def _compare(
     what: str, expected: Sequence[Mapping[str, Any]], actual: list[dict[str, Any]]
 ) -> list[str]:
-    """Every expected record must find one of its own, and nothing may be left over."""
+    """The differences; every expected record matches another record, and none is left over."""
     left = list(actual)
     differences = []
     for number, wanted in enumerate(expected):
-        # The record in the same place first, so that a difference is told against the right one.
+        # The record at the same index first, so that the difference refers to the right one.
         near = left[0] if left else None
         found = next((each for each in left if not _mismatches(wanted, each)), None)
         if found is not None:
             left.remove(found)
         elif near is None:
-            differences.append(f"{what}[{number}]: nothing came out for it")
+            differences.append(f"{what}[{number}]: no record in the output")
         else:
             left.remove(near)
             reasons = "; ".join(_mismatches(wanted, near))

@@ -1,4 +1,4 @@
-"""Looks whether everything that a file names can be reached, without changing anything."""
+"""Checks whether everything that a file names can be accessed, without changing anything."""
 
 import asyncio
 
@@ -13,19 +13,19 @@ from mainstem.pipelines.running.client_options import cluster_of
 
 
 class CheckResult(Struct, frozen=True):
-    """One finding about one thing: the broker or a pipeline."""
+    """One finding about the broker or a pipeline."""
 
     what: str
     finding: Finding
 
     @property
     def is_error(self) -> bool:
-        """Whether it would keep something from running."""
+        """Whether it prevents something from running."""
         return self.finding.severity is Severity.ERROR
 
 
 def check_broker(broker: BrokerSection) -> list[CheckResult]:
-    """Whether the cluster answers and lets us in."""
+    """Whether the cluster answers and authentication succeeds."""
 
     async def ask() -> Finding:
         try:
@@ -45,7 +45,7 @@ def check_broker(broker: BrokerSection) -> list[CheckResult]:
 
 
 def check_pipeline(pipeline: Pipeline, file: PipelineFile) -> list[CheckResult]:
-    """What the pipeline's connector finds."""
+    """The findings of the pipeline's connector."""
     redact = file.secrets.redact
     return [
         CheckResult(

@@ -1,4 +1,4 @@
-"""The broker section of a file as the client and as Spark's options want it."""
+"""Converts the broker section of a file to a client and to options of Spark."""
 
 import ssl
 
@@ -35,7 +35,7 @@ def cluster_of(broker: BrokerSection) -> Cluster:
 
 
 def spark_options(broker: BrokerSection) -> dict[str, str]:
-    """The options of ``format("mainstem")``, in the names of Kafka's own clients."""
+    """The options of ``format("mainstem")``, with the names of Kafka's clients."""
     tls = broker.tls if broker.tls is not None and broker.tls.enabled else None
     protocol = f"{'SASL_' if broker.sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
     options = {

@@ -1,10 +1,10 @@
-"""Where sinks send what they can never deliver: each letter once, although batches are repeated.
+"""Writes records that sinks can never deliver, each once, although batches are repeated.
 
-A batch that is repeated after a crash refuses the same records again. Letters are therefore written
-under the identity of the batch, in the ledger of the topic sink, and the second time is recognised.
-What was refused is noted in the pipeline's folder first: should the repeated batch refuse *other*
-records, because the other side has changed meanwhile, they are written in any case. Promise: no
-letter is lost; one that is told twice differs from the batch's first attempt.
+A batch that is repeated after a crash refuses the same records again. Dead letters are therefore
+written under the identity of the batch, in the ledger of the topic sink, and are recognised the
+second time. A digest of the refused records is stored in the pipeline's folder first: if the
+repeated batch refuses *other* records, because the external system has changed, they are written in
+any case. Guarantee: no dead letter is lost; a duplicate differs from those of the first attempt.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ FILE_NAME: Final = "refused.json"
 
 
 class RefusedDigests(Struct, frozen=True):
-    """What a batch has refused so far: a digest for each time its sink sent letters."""
+    """The records that a batch has refused so far: a digest per call of its sink."""
 
     batch: str = ""
     digests: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class DeadLetterTopic:
     """The dead letters of one pipeline.
 
     Args:
-        topic: where they go.
-        pipeline: whose they are.
+        topic: the dead-letter topic.
+        pipeline: the name of the pipeline.
         options: those of the topic sink.
-        folder: where the pipeline remembers what it refused.
+        folder: where the pipeline stores the digests of refused records.
     """
 
     def __init__(self, topic: str, pipeline: str, options: dict[str, str], folder: Path) -> None:
@@ -46,10 +46,10 @@ class DeadLetterTopic:
         self._pipeline = pipeline
         self._options = options
         self._folder = folder
-        self._sent = RefusedDigests()  # by this attempt
+        self._sent = RefusedDigests()  # refused by this attempt
 
     def send(self, refused: DataFrame) -> None:
-        """Write what a sink refused for good: wire columns and ``error``."""
+        """Write records that a sink permanently refused: wire columns and ``error``."""
         letters = envelopes(refused, topic=self._topic, pipeline=self._pipeline)
         batch = current_batch(refused.sparkSession)
         ledger = {} if batch is None else self._once(refused, batch)
@@ -57,7 +57,7 @@ class DeadLetterTopic:
         letters.write.format(FORMAT).options(**options).mode("append").save()
 
     def _once(self, refused: DataFrame, batch: BatchIdentity) -> dict[str, str]:
-        """The options that let the topic sink recognise these letters; none if they are others."""
+        """The options by which the topic sink recognises these records; none if they differ."""
         digest = _digest(refused)
         if self._sent.batch != str(batch):
             self._sent = RefusedDigests(str(batch))
@@ -77,23 +77,23 @@ class DeadLetterTopic:
 
 
 def read_refused_digests(folder: Path) -> RefusedDigests:
-    """What the last batch has refused, as far as it came.
+    """The digests of the last batch.
 
     Raises:
-        UnknownVersion: a later release wrote it, in a form of its own.
+        UnknownVersion: a later release wrote them, in a newer format.
     """
     noted = read_json(folder / FILE_NAME, RefusedDigests, "a list of refused records")
     return noted or RefusedDigests()
 
 
 def write_refused_digests(folder: Path, noted: RefusedDigests) -> None:
-    """Replace what was noted; on disk when this returns."""
+    """Replace the digests and flush them to disk."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_json(folder / FILE_NAME, noted, durable=True)
 
 
 def _digest(refused: DataFrame) -> str:
-    """What was refused and why, whatever the order."""
+    """A digest of records and their errors that does not depend on their order."""
     parts = [name for name in ("topic", "key", "value", "error") if name in refused.columns]
     hashed = F.xxhash64(*parts).cast("decimal(38,0)")
     [row] = refused.agg(F.count(F.lit(1)).alias("rows"), F.sum(hashed).alias("sum")).collect()

@@ -1,10 +1,10 @@
-"""Dead letters: records that cannot go on, kept with the reason so that nothing is lost.
+"""Dead letters: records that cannot be processed, stored with the reason so that none is lost.
 
     {"original_topic", "connector_name", "payload_b64", "error", "retry_count", "timestamp"}
 
-``timestamp`` is in milliseconds. The key stays the record's key; its headers stay and gain
-``mainstem.pipeline`` and ``mainstem.step``. Without a dead-letter topic a bad record stops its
-pipeline: dropping it silently would lose it.
+``timestamp`` is in milliseconds. The key stays the record's key; its headers are kept, and
+``mainstem.pipeline`` and ``mainstem.step`` are added. Without a dead-letter topic a bad record
+stops its pipeline: dropping it silently would lose it.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -18,7 +18,7 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 
 
 def envelopes(dead: DataFrame, *, topic: str, pipeline: str) -> DataFrame:
-    """Refused records (wire columns, ``error``, perhaps ``step``) as records of ``topic``."""
+    """Refused records (wire columns, ``error``, optionally ``step``) as records of ``topic``."""
     reason, step = _reasons(dead)
     wire = dead.select(
         *(
@@ -37,7 +37,7 @@ def split(
 ) -> DataFrame:
     """Good records and dead letters in one frame, made in one pass.
 
-    ``marked`` has wire columns, ``error`` and ``step``; where ``error`` is null the record is good.
+    ``marked`` has wire columns, ``error`` and ``step``; the record is good if ``error`` is null.
     Without a dead-letter topic the first bad record raises.
     """
     good = as_wire(marked.drop(ERROR, STEP), topic=topic).columns
@@ -74,7 +74,7 @@ def _letter(frame: DataFrame, topic: Column, pipeline: str) -> list[Column]:
     envelope = F.struct(
         given("topic").alias("original_topic"),
         F.lit(pipeline).alias("connector_name"),
-        # Spark breaks the text into lines, which no reader expects within JSON.
+        # Spark wraps base64 into lines, which must not occur within JSON.
         F.translate(F.base64(given("value")), "\r\n", "").alias("payload_b64"),
         F.substring(F.col(ERROR), 1, ERROR_LENGTH_MAX).alias("error"),
         F.lit(0).alias("retry_count"),
@@ -106,7 +106,7 @@ def _sentence(pipeline: str) -> Column:
         F.coalesce(F.col(STEP), F.lit("a step")),
         F.lit(" refused a record: "),
         F.col(ERROR),
-        F.lit(" (set dead_letter_topic to keep such records and go on)"),
+        F.lit(" (set dead_letter_topic to store such records and continue)"),
     )
 
 

@@ -1,7 +1,7 @@
-"""Dry run: a few real records through a pipeline's steps, shown instead of written.
+"""Dry run: processes a few real records and shows the result instead of writing it.
 
-Sources are asked to change nothing outside; checkpoints live in a folder that is thrown away, and
-the consumer group that a sink's rehearsal reads under is deleted again.
+Sources must not change anything outside; checkpoints are in a temporary folder, and the consumer
+group of a sink's dry run is deleted afterwards.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ TRIGGER_MS = 100
 
 
 class DryRunResult(Struct):
-    """What went in, what would have gone out, what would have become a dead letter."""
+    """The input, the records that would be written, and those that would be dead letters."""
 
     taken: int
     good: list[dict[str, Any]]
@@ -38,7 +38,7 @@ class DryRunResult(Struct):
 def dry_run_pipeline(
     file: PipelineFile, pipeline: Pipeline, spark: SparkSession, *, records: int, patience_s: float
 ) -> DryRunResult:
-    """Take up to ``records`` records, waiting at most ``patience_s`` for them.
+    """Process up to ``records`` records, waiting at most ``patience_s`` for them.
 
     Raises:
         StreamingQueryException: the source failed.
@@ -106,7 +106,7 @@ def _show(batch: DataFrame, pipeline: Pipeline, seen: DryRunResult) -> None:
     if not pipeline.plan.steps:
         seen.good += [row.asDict() for row in rows]
         return
-    # The rows that were counted, not the batch again: a source may give others the second time.
+    # The rows that were counted, not the batch again: a source may return others the second time.
     fixed = batch.sparkSession.createDataFrame(rows, batch.schema)
     applied = pipeline.plan.apply(fixed)
     seen.good += [row.asDict() for row in applied.frame.collect()]
@@ -120,7 +120,7 @@ def _forget(file: PipelineFile, group: str) -> None:
         try:
             await Admin(cluster).groups.delete([group])
         except MainstemError as error:
-            # Nothing was committed, so there is nothing to forget.
+            # Nothing was committed, so the group does not exist.
             if error.code is not ErrorCode.UNKNOWN_GROUP:
                 raise
         finally:

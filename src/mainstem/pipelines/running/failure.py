@@ -1,7 +1,7 @@
-"""One sentence out of what Spark throws: the reason, without pages of stack.
+"""Reduces Spark's exceptions to one sentence: the cause, without stack traces.
 
-A query that fails gives a Java exception whose text holds a Python traceback whose last line says
-what happened. That line is what a person needs; the rest is logged at debug level.
+A query that fails raises a Java exception whose text contains a Python traceback whose last line is
+the cause. That line is reported; the rest is logged at debug level.
 """
 
 import re
@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from mainstem.model.errors import RETRIABLE, MainstemError
 
 SENTENCE_LENGTH_MAX = 1_000
-# The last line of a Python traceback, or the raised text of Spark's own functions.
+# The last line of a Python traceback, or the message of Spark's raise_error.
 _RAISED = re.compile(
     r"\[USER_RAISED_EXCEPTION\]\s*(?P<text>.+?)(?:\s+SQLSTATE|\n\s*at |\Z)", re.DOTALL
 )
@@ -23,7 +23,7 @@ _CAUSED = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$", re.MULTILINE)
 
 
 class StartFailed(Exception):
-    """A pipeline could not be started; ``retriable`` when waiting may help."""
+    """A pipeline could not be started; ``retriable`` when a retry may succeed."""
 
     def __init__(self, message: str, *, retriable: bool) -> None:
         super().__init__(message)
@@ -31,21 +31,21 @@ class StartFailed(Exception):
 
 
 def sentence(error: BaseException) -> str:
-    """What happened, in one line."""
+    """The cause, in one line."""
     if isinstance(error, MainstemError | StartFailed):
         return _one_line(str(error))
-    # Below the first line Spark prints its plan, options and all.
+    # After the first line, Spark prints its plan with all options.
     first = str(error).partition("\n")[0]
     return _one_line(_found_in(str(error)) or f"{type(error).__name__}: {first}")
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether no waiting can mend it: what the file asks for cannot work."""
+    """Whether no retry can succeed: the configuration cannot work."""
     if isinstance(error, StartFailed | MainstemError):
         return not error.retriable
     if isinstance(error, AnalysisException):
         return True
-    # What a source or sink refused in a process of its own arrives as text.
+    # Errors of a source or sink in another process arrive as text.
     refused = _REFUSED.findall(str(error))
     return bool(refused) and refused[-1] not in _RETRIABLE
 

@@ -1,8 +1,8 @@
 """The HTTP port of a connect process: health, readiness, liveness, status, metrics.
 
-/health   200 when all is well, 503 with the reasons otherwise
+/health   200 when all pipelines are healthy, 503 with the reasons otherwise
 /ready    200 once every pipeline has been started, 503 while starting or stopping
-/live     200 while the process does its rounds; 503 asks for a restart
+/live     200 while the runner's loop makes progress; 503 requests a restart
 /status   every pipeline as JSON
 /metrics  Prometheus' text format
 """
@@ -19,14 +19,14 @@ import msgspec
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.pipelines.running.status import Status, health_of, metrics_text
 
-STALE_S = 30.0  # a round takes a fraction of a second
+STALE_S = 30.0  # one pass of the runner's loop takes a fraction of a second
 REQUEST_TIMEOUT_S = 10.0
 
 Answer = tuple[int, str, bytes]
 
 
 class ProbeServer:
-    """Answers from the latest status. A context manager."""
+    """Serves the latest status. A context manager."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ProbeServer:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The port that it listens on."""
         host, port = self._server.server_address[:2]
         return f"{host!s}:{port}"
 
@@ -121,6 +121,6 @@ def _handler(routes: dict[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHan
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Probes come every few seconds; nobody wants to read about them."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler

@@ -1,10 +1,10 @@
-"""Turns a pipeline into streaming queries that are ready to start.
+"""Builds the streaming queries of a pipeline.
 
     source:  connector -> transforms -> topics (good records and dead letters in one query)
     sink:    topics -> transforms -> connector, and a second query for the dead letters
 
-A sink's dead letters are a query of their own because two places cannot be written in one exactly
-once; both read the same records, each keeps its part.
+A sink's dead letters are a separate query because two destinations cannot be written in one query
+exactly once; both read the same records, each keeps its part.
 """
 
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ class PendingQuery(Struct, frozen=True):
     pace: BatchPace
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start it; ``once`` ends it when everything that is there now has arrived."""
+        """Start it; with ``once`` it ends when all current records are processed."""
         named = self.writer.queryName(self.name).option("checkpointLocation", str(self.checkpoint))
         if once:
             return named.trigger(availableNow=True).start()
@@ -61,11 +61,11 @@ class QueryBuilder:
         self._options = spark_options(broker)
 
     def folder(self, pipeline: Pipeline) -> Path:
-        """Everything that a pipeline remembers."""
+        """The state folder of a pipeline."""
         return self._state_dir / f"{pipeline.kind}s" / pipeline.name
 
     def place(self, pipeline: Pipeline, pace: BatchPace) -> Place:
-        """What the pipeline's connector is told."""
+        """The context of the pipeline's connector."""
         entry = pipeline.entry
         letters = None
         if entry.dead_letter_topic is not None:
@@ -116,7 +116,7 @@ class QueryBuilder:
         folder = self.folder(pipeline)
         queries = [PendingQuery(pipeline.id, writer, folder / "checkpoint", pace)]
         if dead is not None and entry.dead_letter_topic is not None:
-            # Read on its own, under a group of its own: two queries cannot share a position.
+            # It reads separately, with its own group: two queries cannot share committed offsets.
             again = self.topics(entry, f"{group}.dead", pace, with_fields=with_fields)
             _, dead = parted(again, pipeline)
             assert dead is not None
@@ -133,7 +133,7 @@ class QueryBuilder:
     def topics(
         self, entry: SinkEntry, group: str, pace: BatchPace, *, with_fields: bool = False
     ) -> DataFrame:
-        """The records of a sink's topics; with the fields of plain ones, for steps."""
+        """The records of a sink's topics; with parsed fields of flat JSON objects, for steps."""
         options = {**self._options, "includeHeaders": "true", "kafka.group.id": group}
         if any(rules.is_pattern(topic) for topic in entry.topics):
             options["subscribePattern"] = rules.pattern_of(entry.topics)
@@ -155,9 +155,9 @@ class QueryBuilder:
 
 
 def transformed(frame: DataFrame, pipeline: Pipeline, *, topic: str | None) -> DataFrame:
-    """A frame behind the pipeline's steps, its dead letters among the good records.
+    """A frame after the pipeline's steps, with dead letters among the good records.
 
-    Where no dead-letter topic is set, a refused record raises.
+    Without a dead-letter topic, a refused record raises.
     """
     if not pipeline.plan.steps:
         return as_wire(frame, topic=topic)
@@ -170,9 +170,9 @@ def transformed(frame: DataFrame, pipeline: Pipeline, *, topic: str | None) -> D
 
 
 def parted(records: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, DataFrame | None]:
-    """Good records for a sink, and the dead ones if steps can refuse any.
+    """Good records for a sink, and the dead letters if steps can refuse any.
 
-    Where no dead-letter topic is set, the good records raise at a refused one.
+    Without a dead-letter topic, the good records raise at a refused one.
     """
     if not pipeline.plan.steps:
         return records, None
@@ -183,7 +183,7 @@ def parted(records: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, DataFrame
 
 
 def _observed(frame: DataFrame, dead_letter_topic: str | None) -> DataFrame:
-    """The same frame, counting what passes; Spark reports the counts with every batch."""
+    """The same frame with an observation that counts rows; Spark reports it with every batch."""
     dead = F.lit(0)
     if dead_letter_topic is not None:
         dead = F.when(F.col("topic") == dead_letter_topic, 1).otherwise(0)

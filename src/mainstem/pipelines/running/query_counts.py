@@ -1,7 +1,7 @@
-"""What the queries report with every batch, summed up by pipeline.
+"""Counts of the queries' progress reports, summed up by pipeline.
 
-Spark calls the listener from threads of its own; each event replaces one value as a whole, so that
-readers never see half of one.
+Spark calls the listener from its own threads; each event replaces one value as a whole, so readers
+never see a partial update.
 """
 
 import math
@@ -26,7 +26,7 @@ from mainstem.pipelines.running.query_builder import (
 
 
 class QueryCounts(Struct, frozen=True):
-    """A pipeline since its process began; durations and rates are the last batch's."""
+    """Counts of a pipeline since its process started; durations and rates are the last batch's."""
 
     batches: int = 0
     records: int = 0
@@ -45,19 +45,19 @@ class ProgressListener(StreamingQueryListener):
         self._counts: dict[str, QueryCounts] = {}
 
     def counts(self, pipeline: str) -> QueryCounts:
-        """What a pipeline has done so far."""
+        """The counts of a pipeline so far."""
         return self._counts.get(pipeline, QueryCounts())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing has happened yet."""
+        """Ignore the start of a query."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """One batch is done."""
+        """Count a completed batch."""
         progress = event.progress
         name = progress.name or ""
         pipeline = name.removesuffix(DEAD_SUFFIX)
         before = self.counts(pipeline)
-        # Spark leaves the counts out where a sink builds a plan of its own.
+        # Spark omits the counts if a sink builds its own plan.
         observed = progress.observedMetrics.get(OBSERVED)
         rows = progress.numInputRows if observed is None else int(observed[OBSERVED_ROWS])
         dead = 0 if observed is None else int(observed[OBSERVED_DEAD])
@@ -76,10 +76,10 @@ class ProgressListener(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """A look that found nothing."""
+        """Ignore a trigger without new records."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The runner sees the end by itself."""
+        """Ignore the end of a query; the runner detects it."""
 
 
 def _finite(rate: float) -> float:

@@ -1,9 +1,9 @@
-"""The course of one pipeline's life: when it runs, rests after a failure, gives up. Pure.
+"""The lifecycle of one pipeline: running, backoff after a failure, giving up. Pure.
 
     starting -> running -> (waiting -> starting)* -> failed | finished | stopped
 
-Promises: the pause doubles (or as set) from the first to the longest; a batch that succeeded ends
-the row of failures; a failure that no waiting can mend is final at once.
+Guarantees: the backoff is multiplied from the initial to the maximum one; a successful batch resets
+the number of failures; a failure that no retry can fix is final at once.
 """
 
 import enum
@@ -12,7 +12,7 @@ from mainstem.pipelines.file.model import RetrySettings
 
 
 class State(enum.StrEnum):
-    """Where a pipeline is in its course."""
+    """The state of a pipeline."""
 
     DISABLED = "disabled"
     STARTING = "starting"
@@ -27,7 +27,7 @@ ENDED = frozenset({State.DISABLED, State.FAILED, State.FINISHED, State.STOPPED})
 
 
 class RestartPolicy:
-    """Decides; the runner acts. Times are seconds of one monotonic clock."""
+    """Decides when to start; the runner acts. Times are seconds of one monotonic clock."""
 
     def __init__(self, retry: RetrySettings, *, enabled: bool = True) -> None:
         self._retry = retry
@@ -39,7 +39,7 @@ class RestartPolicy:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the state is final."""
         return self.state in ENDED
 
     def is_due(self, now: float) -> bool:
@@ -51,23 +51,23 @@ class RestartPolicy:
         return max(0.0, self._starts_at - now) if self.state is State.WAITING else 0.0
 
     def starting(self) -> None:
-        """A start is under way."""
+        """A start is in progress."""
         assert self.state is State.WAITING, self.state
         if self._failures:
             self.restarts += 1
         self.state = State.STARTING
 
     def started(self) -> None:
-        """The queries run; whether they get anywhere is not known yet."""
+        """The queries were started; no batch has succeeded yet."""
         self.state = State.RUNNING
 
     def progressed(self) -> None:
-        """A batch arrived: what failed before is mended."""
+        """A batch succeeded: resets the number of failures."""
         self._failures = 0
         self.error = ""
 
     def failed(self, now: float, error: str, *, retriable: bool = True) -> None:
-        """It ended by an error."""
+        """It ended with an error."""
         self.error = error
         self._failures += 1
         bound = self._retry.max_retries
@@ -78,17 +78,17 @@ class RestartPolicy:
         self._starts_at = now + self.pause_ms(self._failures) / 1000
 
     def finished(self) -> None:
-        """It did all there was to do."""
+        """It completed all its work."""
         self.state = State.FINISHED
         self.error = ""
 
     def stopped(self) -> None:
-        """Somebody asked it to stop."""
+        """It was stopped on request."""
         if not self.has_ended:
             self.state = State.STOPPED
 
     def pause_ms(self, failures: int) -> float:
-        """The pause after so many failures in a row."""
+        """The backoff after a number of consecutive failures."""
         # The exponent is bounded so that no float overflows, however long an outage lasts.
         grown = self._retry.initial_backoff_ms * self._retry.backoff_multiplier ** min(
             failures - 1, 64

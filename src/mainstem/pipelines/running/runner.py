@@ -1,8 +1,8 @@
-"""Runs every pipeline of a file in one Spark session until told to stop.
+"""Runs every pipeline of a file in one Spark session until stopped.
 
-Promises: one failing pipeline does not disturb the others; what failed is started again after a
-pause; queries are stopped between batches; the status is written at every change that matters. When
-Spark itself dies the process ends, so that whoever watches it can start it again.
+Guarantees: a failing pipeline does not affect the others; a failed one is restarted after a
+backoff; queries are stopped between batches; the status is written at every relevant change. If
+Spark itself terminates, the process ends, so that its supervisor can restart it.
 """
 
 import os
@@ -36,21 +36,21 @@ from mainstem.telemetry.logs import logger
 ROUND_S = 0.1
 STATUS_EVERY_S = 1.0
 STARTERS_MAX = 16
-# Spark gives the Python process of a source ten seconds to begin; more of them at once than there
-# are cores might all be late, again and again.
+# Spark gives the Python process of a source ten seconds to start; more of them at once than there
+# are cores might all time out, again and again.
 OPENED_AT_ONCE = os.cpu_count() or 1
 OPENING_TIMEOUT_S = 60.0
 OPENING_POLL_S = 0.02
 LAST_REPORTS_MS = 5_000
 BETWEEN_BATCHES_POLL_S = 0.005
-# What Spark throws when a query, or Spark itself, is gone.
+# Spark's exceptions when a query, or Spark itself, has terminated.
 SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 
 _log = logger("pipelines")
 
 
 class _Job:
-    """One pipeline and what runs of it."""
+    """One pipeline and its running queries."""
 
     def __init__(self, pipeline: Pipeline, policy: RestartPolicy) -> None:
         self.pipeline = pipeline
@@ -61,20 +61,20 @@ class _Job:
 
 
 class RunSummary(Struct, frozen=True):
-    """How a run ended."""
+    """The result of a run."""
 
     failed: tuple[str, ...]
     finished: tuple[str, ...]
 
 
 class Runner:
-    """Starts, watches and stops the pipelines of one file.
+    """Starts, monitors and stops the pipelines of one file.
 
     Args:
-        file: what to run.
+        file: the pipelines to run.
         spark: the session.
         state_dir: the locked state folder.
-        once: end when everything that is there now has arrived; sources first, then sinks.
+        once: end when all current records are processed; sources first, then sinks.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Runner:
         self.status = self._observe()
 
     def run(self, stop: threading.Event, each_round: Callable[[Status], None]) -> RunSummary:
-        """Work until ``stop`` is set or every pipeline has ended."""
+        """Run until ``stop`` is set or every pipeline has ended."""
         self._spark.streams.addListener(self._listener)
         written_at = float("-inf")
         with ThreadPoolExecutor(STARTERS_MAX, thread_name_prefix="pipeline") as starters:
@@ -122,7 +122,7 @@ class Runner:
         return tuple(job.pipeline.id for job in self._jobs if job.policy.state is state)
 
     def _round(self, starters: ThreadPoolExecutor) -> bool:
-        """Look at every pipeline once; whether any changed its state."""
+        """Check every pipeline once; returns whether any changed its state."""
         changed = False
         for job in self._jobs:
             before = job.policy.state
@@ -139,7 +139,7 @@ class Runner:
         return changed
 
     def _waits_for_sources(self, job: _Job) -> bool:
-        """With ``once``, sinks begin when sources have ended: what came in then goes out."""
+        """With ``once``, sinks start when sources have ended, to process their records."""
         return (
             self._once
             and job.pipeline.kind == "sink"
@@ -149,7 +149,7 @@ class Runner:
         )
 
     def _start(self, pipeline: Pipeline) -> list[StreamingQuery]:
-        """Runs on a thread of its own: connecting may take its time."""
+        """Start a pipeline; runs in a separate thread, because connecting may take long."""
         activate(self._spark)
         model = self._file.model
         ensure_topics(model.broker, model.settings.topic, required_topics(pipeline.entry, model))
@@ -173,7 +173,7 @@ class Runner:
         """Start a query; returns when its source has answered once, or has failed to."""
         with self._opening:
             if self._stopping.is_set():
-                raise StartFailed("it was asked to stop", retriable=True)
+                raise StartFailed("stopped on request", retriable=True)
             started = query.start(once=self._once)
             deadline = time.monotonic() + OPENING_TIMEOUT_S
             while started.isActive and _asks_first(started) and time.monotonic() < deadline:
@@ -189,7 +189,7 @@ class Runner:
         try:
             job.queries = start.result()
         except Exception as error:  # noqa: BLE001
-            # Connectors come from anywhere and may raise anything; the others go on.
+            # Third-party connectors may raise anything; the other pipelines continue.
             self._failed(job, error)
         else:
             job.batches_seen = self._listener.counts(job.pipeline.id).batches
@@ -209,11 +209,11 @@ class Runner:
             job.policy.finished()
         elif ended and not self._once:
             self._stop_queries(job.queries)
-            self._failed(job, StartFailed("a query ended by itself", retriable=True))
+            self._failed(job, StartFailed("a query ended unexpectedly", retriable=True))
 
     def _failed(self, job: _Job, error: BaseException) -> None:
         text = self._file.secrets.redact(sentence(error))
-        _log.debug("failure in full", extra={"pipeline": job.pipeline.id, "text": str(error)})
+        _log.debug("full error", extra={"pipeline": job.pipeline.id, "text": str(error)})
         job.queries = []
         job.policy.failed(time.monotonic(), text, retriable=not is_final(error))
 
@@ -242,22 +242,22 @@ class Runner:
             job.policy.stopped()
 
     def _read_last_output(self) -> None:
-        """Wait for what Spark still has to report, so that the last batches are counted."""
+        """Wait for Spark's pending reports, so that the last batches are counted."""
         try:
             bus = self._spark.sparkContext._jsc.sc().listenerBus()
             bus.waitUntilEmpty(LAST_REPORTS_MS)
             self._spark.streams.removeListener(self._listener)
         except (Py4JError, OSError) as error:
-            _log.debug("the last reports are lost", extra={"text": sentence(error)})
+            _log.debug("the last progress reports are lost", extra={"text": sentence(error)})
 
     def _stop_queries(self, queries: Iterable[StreamingQuery]) -> None:
-        """Stop each between two batches, or in the middle when its time is up."""
+        """Stop each query between two batches, or within one after the timeout."""
         deadline = time.monotonic() + self._file.model.settings.stop_timeout_ms / 1000
         for query in queries:
             try:
                 while query.isActive and _is_busy(query):
                     if time.monotonic() >= deadline:
-                        _log.warning("stopped within a batch", extra={"query": query.name})
+                        _log.warning("stopped during a batch", extra={"query": query.name})
                         break
                     time.sleep(BETWEEN_BATCHES_POLL_S)
                 query.stop()
@@ -309,13 +309,13 @@ def _asks_first(query: StreamingQuery) -> bool:
 
 
 def _answered(question: Callable[..., Any], *about: Any) -> Any:
-    """What Spark says of a query; it may die between two questions."""
+    """The status message of a query; Spark may terminate between two calls."""
     try:
         return question(*about)
     except (Py4JError, OSError) as error:
         raise Unavailable(
             ErrorCode.SHUTTING_DOWN,
-            f"Spark has died: {sentence(error)}",
+            f"Spark has terminated: {sentence(error)}",
             subject="spark",
-            remedy="start again; give it more memory with settings.spark.driver_memory",
+            remedy="restart; increase settings.spark.driver_memory",
         ) from None

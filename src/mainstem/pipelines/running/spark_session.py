@@ -17,10 +17,10 @@ APPLICATION = "mainstem-connect"
 
 @contextlib.contextmanager
 def engine(settings: Settings) -> Iterator[SparkSession]:
-    """A session that ends with the block; when Spark is dead by then nothing is left to end."""
+    """A session that is stopped at the end of the block, unless Spark has already terminated."""
     wanted = settings.spark
     _load_converters()
-    # PySpark prints whole plans, options and all, whenever an analysis fails; the runner tells it.
+    # PySpark prints complete plans with options when an analysis fails; the runner reports it.
     logging.getLogger("SQLQueryContextLogger").disabled = settings.log_level != "debug"
     spark = open_session(
         SparkSettings(
@@ -28,7 +28,7 @@ def engine(settings: Settings) -> Iterator[SparkSession]:
             master=wanted.master,
             driver_memory=wanted.driver_memory,
             web_interface=wanted.web_interface,
-            # What fails is told by the runner, with secrets blanked; Spark's own lines are not.
+            # The runner reports failures with secrets hidden; Spark's own lines would show them.
             log_level="WARN" if settings.log_level == "debug" else "OFF",
             extra=wanted.conf,
         )
@@ -41,10 +41,10 @@ def engine(settings: Settings) -> Iterator[SparkSession]:
 
 
 def _load_converters() -> None:
-    """Loads PySpark's converters of arguments without pandas and Arrow, 77 MB of the driver.
+    """Loads PySpark's argument converters without pandas and Arrow, 77 MB of the driver.
 
-    To learn whether NumPy is there they load PySpark's helpers for tests, and those load all three
-    if they can. What was loaded before is kept, and both can be loaded later.
+    To check whether NumPy is installed they load PySpark's test helpers, and those load all three
+    if they can. Modules that were loaded before are kept, and both can be loaded later.
     """
     helpers = "pyspark.testing.utils"
     hidden = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
@@ -59,7 +59,7 @@ def _load_converters() -> None:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make the session known to this thread: Spark looks up Python data sources through it."""
+    """Make the session active in this thread: Spark looks up Python data sources through it."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     jvm.SparkSession.setActiveSession(spark._jsparkSession)

@@ -1,10 +1,10 @@
 """The state folder of a connect process: one process at a time.
 
-Two processes on one set of checkpoints would both write every batch. The lock is the kernel's, so
-that it is gone with the process however that ends.
+Two processes on one set of checkpoints would both write every batch. The lock is held by the
+kernel, so it is released with the process, however that ends.
 
-``version.json`` says of which version everything in the folder is: positions of sources in
-checkpoints, spools, lists of files. A folder without it is of version 1.
+``version.json`` contains the version of everything in the folder: offsets of sources in
+checkpoints, spools, lists of files. A folder without it has version 1.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ VERSION_NAME = "version.json"
 
 
 class FolderVersion(Struct):
-    """What ``version.json`` holds."""
+    """The content of ``version.json``."""
 
     version: int = FIRST
 
@@ -45,7 +45,7 @@ class StateFolder:
                 ErrorCode.INVALID_CONFIG,
                 f"the state folder cannot be used: {error.strerror}",
                 subject=str(self.path),
-                remedy="set settings.state_dir to a folder that can be written",
+                remedy="set settings.state_dir to a writable folder",
             ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,7 +65,7 @@ class StateFolder:
         return self
 
     def _check_version(self) -> None:
-        """Refuse what a later release left; mark what an earlier one did."""
+        """Refuse a folder of a later release; write the version to one of an earlier release."""
         path = self.path / VERSION_NAME
         if read_json(path, FolderVersion, "a state folder of pipelines") is None:
             replace_json(path, FolderVersion())

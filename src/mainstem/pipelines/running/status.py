@@ -1,4 +1,4 @@
-"""How all pipelines are, at one moment: for the status command, the HTTP port and the metrics."""
+"""The status of all pipelines: for the status command, the HTTP port and the metrics."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ METRIC_PREFIX = "mainstem_pipeline"
 
 
 class PipelineStatus(Struct, frozen=True, kw_only=True):
-    """One pipeline; ``error`` stays until a batch arrives again."""
+    """The status of one pipeline; ``error`` is kept until a batch succeeds again."""
 
     id: str
     connector: str
@@ -36,7 +36,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """All pipelines of one process; times are seconds since 1970."""
+    """The status of all pipelines of one process; times are seconds since 1970."""
 
     pid: int
     file: str
@@ -48,7 +48,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 def health_of(status: Status) -> Health:
-    """One failed pipeline leaves the others alive; the process is lost when all have failed."""
+    """The health of the process; it is failed only when all pipelines have failed."""
     enabled = [each for each in status.pipelines if each.state is not State.DISABLED]
     if enabled and all(each.state is State.FAILED for each in enabled):
         parts = [Component(each.id, HealthState.FAILED, each.error) for each in enabled]
@@ -70,15 +70,15 @@ def _health(pipeline: PipelineStatus) -> HealthState:
 
 
 def metrics_text(status: Status) -> str:
-    """The figures in Prometheus' text format."""
+    """The metrics in Prometheus' text format."""
     families: list[tuple[str, str, str, dict[str, float]]] = [
         ("records_total", "counter", "Records delivered.", {}),
         ("dead_letters_total", "counter", "Records sent to a dead-letter topic.", {}),
         ("batches_total", "counter", "Micro-batches done.", {}),
-        ("restarts_total", "counter", "Starts after a failure.", {}),
+        ("restarts_total", "counter", "Restarts after a failure.", {}),
         ("batch_milliseconds", "gauge", "Duration of the last micro-batch.", {}),
         ("records_per_second", "gauge", "Rate of the last micro-batch.", {}),
-        ("last_batch_timestamp_seconds", "gauge", "When the last micro-batch ended.", {}),
+        ("last_batch_timestamp_seconds", "gauge", "End time of the last micro-batch.", {}),
     ]
     for each in status.pipelines:
         values = (
@@ -102,13 +102,13 @@ def _exposed(
         yield f"# HELP {METRIC_PREFIX}_{name} {text}\n# TYPE {METRIC_PREFIX}_{name} {kind}\n"
         for labels, value in values.items():
             yield f"{METRIC_PREFIX}_{name}{{{labels}}} {value}\n"
-    yield f"# HELP {METRIC_PREFIX}_connector Figures of the connector's own.\n"
+    yield f"# HELP {METRIC_PREFIX}_connector Gauges of the connector.\n"
     yield f"# TYPE {METRIC_PREFIX}_connector gauge\n"
     for each in status.pipelines:
         for name, value in each.gauges.items():
             labels = f'pipeline="{each.id}",gauge="{_label(name)}"'
             yield f"{METRIC_PREFIX}_connector{{{labels}}} {value}\n"
-    yield f"# HELP {METRIC_PREFIX}_state 1 for the state that a pipeline is in.\n"
+    yield f"# HELP {METRIC_PREFIX}_state 1 for the current state of a pipeline.\n"
     yield f"# TYPE {METRIC_PREFIX}_state gauge\n"
     for each in status.pipelines:
         for state in State:
@@ -121,10 +121,10 @@ def _label(text: str) -> str:
 
 
 def write_status(state_dir: Path, status: Status) -> None:
-    """Replace the status file as a whole."""
+    """Replace the status file atomically."""
     replace_json(state_dir / FILE_NAME, status)
 
 
 def read_status(state_dir: Path) -> Status | None:
-    """What the process that uses the folder said last; None when there never was one."""
+    """The last status of the process that uses the folder; None when there never was one."""
     return read_json(state_dir / FILE_NAME, Status, "a status of pipelines")

@@ -1,4 +1,4 @@
-"""Makes sure that the topics of a pipeline exist before it runs."""
+"""Ensures that the topics of a pipeline exist before it runs."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from mainstem.pipelines.running.client_options import cluster_of
 
 
 class RequiredTopic(Struct, frozen=True, kw_only=True):
-    """A topic that a pipeline needs; None leaves a number to the defaults."""
+    """A topic that a pipeline needs; None means the default number."""
 
     name: str
     partitions: int | None = None
@@ -31,7 +31,7 @@ class RequiredTopic(Struct, frozen=True, kw_only=True):
 
 
 def required_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[RequiredTopic]:
-    """The topics of one pipeline. What a sink reads is made as the source that feeds it says."""
+    """The topics of one pipeline. A sink's topic is created as its source configures."""
     wanted: dict[str, RequiredTopic] = {}
     if isinstance(entry, SourceEntry):
         for name in [entry.topic, *(route.topic for route in entry.tables)]:
@@ -51,11 +51,11 @@ def required_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[Re
 def ensure_topics(
     broker: BrokerSection, settings: TopicSettings, wanted: Iterable[RequiredTopic]
 ) -> None:
-    """Create what is missing, or refuse.
+    """Create missing topics, or refuse.
 
     Raises:
         MainstemError: a topic is missing and may not be created, exists with other numbers than
-            asked for, or the cluster does not answer.
+            configured, or the cluster does not answer.
     """
 
     async def ensure() -> None:
@@ -78,7 +78,7 @@ def ensure_topics(
 
 
 def offsets_json(broker: BrokerSection, topics: Iterable[str], offset: int) -> str:
-    """One offset for every partition of some topics, as ``startingOffsets`` wants it.
+    """One offset for every partition of some topics, in the format of ``startingOffsets``.
 
     Raises:
         MainstemError: a topic does not exist, or the cluster does not answer.
@@ -104,7 +104,7 @@ async def _create(admin: Admin, topic: NewTopic) -> None:
     try:
         await admin.create_topics([topic])
     except MainstemError as error:
-        if error.code is not ErrorCode.TOPIC_EXISTS:  # another pipeline was quicker
+        if error.code is not ErrorCode.TOPIC_EXISTS:  # another pipeline created it first
             raise
 
 
@@ -122,7 +122,9 @@ def _of_source(name: str, entry: SourceEntry) -> RequiredTopic:
 def _to_create(topic: RequiredTopic, settings: TopicSettings) -> NewTopic:
     allowed = settings.auto_create if topic.auto_create is None else topic.auto_create
     if settings.require_topic_exists or not allowed:
-        why = "require_topic_exists is set" if settings.require_topic_exists else "auto_create off"
+        why = (
+            "require_topic_exists is set" if settings.require_topic_exists else "auto_create is off"
+        )
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
             f"the topic does not exist, and {why}",
@@ -149,7 +151,7 @@ def _compare(topic: RequiredTopic, found: TopicInfo, settings: TopicSettings) ->
         if asked is not None and asked != there:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"the topic has {there} {what}, the file asks for {asked}",
+                f"the topic has {there} {what}, the file configures {asked}",
                 subject=topic.name,
-                remedy="change topic_config, or leave validate_existing off",
+                remedy="change topic_config, or disable validate_existing",
             )

@@ -1,1 +1,1 @@
-"""Spark: the session with our settings, and topics as ``format("mainstem")``."""
+"""Spark: the session with its settings, and topics as ``format("mainstem")``."""

@@ -1,8 +1,8 @@
-"""The client, for code that Spark calls: synchronous, and kept from task to task.
+"""The client for code that Spark calls: synchronous, and cached between tasks.
 
-Spark's Python workers are plain functions that are called again and again in one process. Promises:
-connections and what is known of the cluster are kept between calls, for the last few clusters; a
-process that was forked never uses the connections of its parent.
+Spark's Python workers are plain functions that are called repeatedly in one process. Guarantees:
+connections and metadata are kept between calls, for the last few clusters; a forked process never
+uses the connections of its parent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SparkClusterClient:
-    """One cluster and the event loop that its connections live in."""
+    """One cluster and the event loop of its connections."""
 
     def __init__(self, servers: str, options: Mapping[str, str]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -27,7 +27,7 @@ class SparkClusterClient:
         self.cluster = Cluster(servers, settings)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does something to its end."""
+        """Runs a coroutine to completion."""
         return self._loop.run_until_complete(work)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
@@ -35,7 +35,7 @@ class SparkClusterClient:
         try:
             while True:
                 try:
-                    # A coroutine, since that is what the loop runs.
+                    # A coroutine, because the loop does not run awaitables.
                     yield self.run(_next(items))
                 except StopAsyncIteration:
                     return
@@ -45,7 +45,7 @@ class SparkClusterClient:
                 self.run(close())
 
     def close(self) -> None:
-        """Ends every connection."""
+        """Closes all connections."""
         self.run(self.cluster.close())
         self._loop.close()
 
@@ -54,10 +54,10 @@ _wires: dict[tuple[Any, ...], SparkClusterClient] = {}
 
 
 def cached_client(servers: str, options: Mapping[str, str]) -> SparkClusterClient:
-    """The wire of this process to a cluster; options have names in lower case.
+    """The client of this process for a cluster; options have names in lower case.
 
     Raises:
-        InvalidRequest: the security options make no sense.
+        InvalidRequest: the security options are invalid.
     """
     chosen = tuple(
         sorted((k, v) for k, v in options.items() if k in OPTIONS or k == "kafka.client.id")
@@ -66,7 +66,7 @@ def cached_client(servers: str, options: Mapping[str, str]) -> SparkClusterClien
     wire = _wires.pop(key, None)
     if wire is None:
         wire = SparkClusterClient(servers, options)
-    _wires[key] = wire  # the last one used is the last to go
+    _wires[key] = wire  # the most recently used one is removed last
     while len(_wires) > CACHED_CLIENTS_MAX:
         oldest = next(iter(_wires))
         forgotten = _wires.pop(oldest)

@@ -1,10 +1,10 @@
 """Topics as a Spark data source: ``format("mainstem")``, for tables and for streams.
 
-Columns and options are those of Spark's Kafka source. Records travel as whole batches: fetched raw,
-checked, and decoded straight into Arrow. What is written goes through ``sink``.
+Columns and options are those of Spark's Kafka source. Records are fetched in whole batches,
+checked, and decoded directly into Arrow. Writing is implemented in ``writing.sink``.
 
-Spark loads this module in half a dozen processes, each of which asks for one of these things: what
-they are made of is loaded only where it is wanted, which keeps those processes small.
+Spark loads this module in about six processes, each of which needs one of these readers and
+writers: their modules are loaded only where they are needed, which keeps those processes small.
 """
 
 from collections.abc import MutableMapping
@@ -40,11 +40,11 @@ class MainstemSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format(...)``."""
+        """The name in ``format(...)``."""
         return NAME
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source, and what was asked for beside them."""
+        """The columns of Spark's Kafka source, and the optional ones that were requested."""
         with_headers = flag(self._options, "includeheaders", default=False)
         with_fields = flag(self._options, "includeplainfields", default=False)
         headers = HEADERS_COLUMN if with_headers else ""

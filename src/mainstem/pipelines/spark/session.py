@@ -1,11 +1,11 @@
-"""The Spark session that pipelines, notebooks and tests work in, with the settings that suit them.
+"""The Spark session of pipelines, notebooks and tests, with suitable settings.
 
     spark = open_session()                       # embedded: local[*]
     spark.read.format("mainstem").option("kafka.bootstrap.servers", "localhost:9092")...
 
-Promises: Java is found or its absence explained; Python workers run on this interpreter;
-``format("mainstem")`` is known; every setting can be overridden through ``settings.extra``. A
-process has one session: asking again returns it and sets only what may change while it runs.
+Guarantees: Java is found or its absence explained; Python workers run on this interpreter;
+``format("mainstem")`` is registered; every setting can be overridden through ``settings.extra``. A
+process has one session: opening it again returns it and sets only what may change at run time.
 """
 
 import os
@@ -37,7 +37,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How to run Spark.
 
     ``master`` is ``local[*]`` (inside this process), ``local[N]``, ``spark://host:port``, ``yarn``
-    or ``k8s://address``. ``extra`` is handed to Spark as it is and wins over everything else.
+    or ``k8s://address``. ``extra`` is passed to Spark unchanged and overrides everything else.
     """
 
     application: str = "mainstem"
@@ -55,14 +55,14 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
         InvalidRequest: there is no Java to run it on.
     """
     wanted = settings or SparkSettings()
-    # Spark starts Java from the environment of this process and offers no other way.
+    # Spark starts Java from the environment of this process and has no other setting.
     home = find_java_home(os.environ)
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Tasks of a cluster run on machines that have no such program.
+    # Machines of a cluster do not have this program.
     shim = python_shim(os.environ) if wanted.master.startswith(_LOCAL) else None
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", str(shim or sys.executable))
-    # Java has dozens of threads, and by default the C library keeps memory of its own for each.
+    # Java has dozens of threads, and by default the C library keeps separate memory for each.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     builder = SparkSession.builder.appName(wanted.application).master(wanted.master)
     for name, value in (spark_options(wanted, home) | dict(wanted.extra)).items():
@@ -78,24 +78,24 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
 
 
 def _share_environment(context: SparkContext) -> None:
-    """Lets pipelines that plan at the same moment add to the environment of their workers.
+    """Makes the environment map of a registered source safe for concurrent planning.
 
-    Spark adds to the map of a registered source whenever it plans with it. The plain map that it
-    makes of a Python one can lose count when two threads do so at once; from then on no task that
-    carries it can be read back (``OptionalDataException``), until the process ends.
+    Spark adds to this map whenever it plans with the source. The plain map that it creates from a
+    Python one can become inconsistent when two threads do so at once; from then on no task that
+    contains it can be deserialised (``OptionalDataException``), until the process ends.
     """
-    assert context._jvm is not None, "a session of this process has a Java beside it"
+    assert context._jvm is not None, "a session of this process has a Java gateway"
     shared = context._jvm.java.util.concurrent.ConcurrentHashMap(context.environment)
     context.environment = shared
 
 
 def register(session: SparkSession) -> None:
-    """Makes ``format("mainstem")`` known to a session that was opened elsewhere."""
+    """Registers ``format("mainstem")`` in a session that was opened by other code."""
     session.dataSource.register(MainstemSource)
 
 
 def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
-    """The Spark settings that ours stand for; ``docs/guides/spark.md`` has the measurements."""
+    """The Spark settings of a session; ``docs/guides/spark.md`` has the measurements."""
     flags = quick_fork_flags(java_home)
     options = {
         "spark.driver.memory": settings.driver_memory,
@@ -106,10 +106,10 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
         "spark.redaction.regex": "(?i)secret|passw|token|jaas|credential|key",
         "spark.pyspark.python": sys.executable,
         "spark.python.daemon.module": "mainstem.pipelines.spark.processes.worker_daemon",
-        # Tasks talk to Python workers of their own machine: 45 ms less per task than TCP.
+        # Tasks use Unix sockets to Python workers of their machine: 45 ms less per task than TCP.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Micro-batches are small and cut by the source: waiting for a better place, or planning
-        # anew at run time, costs more than it brings.
+        # Micro-batches are small and split by the source: waiting for data locality, or adaptive
+        # planning at run time, costs more than it saves.
         "spark.locality.wait": "0s",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -124,8 +124,8 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
             "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
         }
         if cores <= _CORES_FEW:
-            # The default collector wants cores of its own and keeps a third more memory. Java would
-            # begin with a heap of a 64th of the machine's memory and fill it before it looks back.
+            # The default collector uses more cores and a third more memory. Java would start with
+            # a heap of a 64th of the machine's memory and fill it before it collects garbage.
             flags += ["-XX:+UseSerialGC", f"-Xms{_HEAP_FIRST_MB}m"]
     if flags:
         options["spark.driver.extraJavaOptions"] = " ".join(flags)
@@ -133,7 +133,7 @@ def spark_options(settings: SparkSettings, java_home: Path) -> dict[str, str]:
 
 
 def _cores(master: str) -> int:
-    """How many tasks of a local master run at once."""
+    """The number of parallel tasks of a local master."""
     found = re.match(r"local\[(\d+)", master)
     if found is not None:
         return int(found[1])

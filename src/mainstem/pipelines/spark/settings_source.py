@@ -1,6 +1,6 @@
-"""Data sources of connectors: their one option is all settings of their readers, as JSON.
+"""Data sources of connectors: their single option contains all settings of their readers, as JSON.
 
-A subclass names its format, its columns, the type of its settings and its two readers.
+A subclass defines its format, its columns, the type of its settings and its two readers.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -15,14 +15,14 @@ from mainstem.pipelines.spark.processes.planner_tuning import tune_planner
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OPTION: Final = "settings.secret"  # Spark blanks options with this word wherever it shows them
+OPTION: Final = "settings.secret"  # Spark redacts options with this word wherever it shows them
 
 
 class SettingsSource(DataSource):
-    """A format whose readers are given one struct.
+    """A format whose readers get one struct.
 
     ``settings`` is the type of the struct, ``table_reader`` and ``stream_reader`` are the classes
-    that are made from it.
+    of the readers.
     """
 
     format_name: ClassVar[str]
@@ -33,7 +33,7 @@ class SettingsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format(...)``."""
+        """The name in ``format(...)``."""
         return cls.format_name
 
     def schema(self) -> str:
@@ -41,13 +41,13 @@ class SettingsSource(DataSource):
         return self.columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What is there now."""
+        """The reader of the current content."""
         tune_planner()
         made: DataSourceReader = self.table_reader(self._settings())
         return made
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """What is there and what comes."""
+        """The reader of the current content and later changes."""
         tune_planner()
         made: DataSourceStreamReader = self.stream_reader(self._settings())
         return made

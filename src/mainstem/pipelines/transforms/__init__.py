@@ -3,7 +3,7 @@
     plan = compile_steps([{"type": "mask_field", "config": {"fields": ["email"]}}], "transforms")
     frame, dead = plan.apply(wire_frame)
 
-No step but ``externalize_blob`` runs Python per record.
+Only ``externalize_blob`` runs Python per record.
 """
 
 from mainstem.pipelines.transforms.plan import Plan, compile_steps, step_schemas

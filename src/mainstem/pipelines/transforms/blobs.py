@@ -1,11 +1,11 @@
-"""``externalize_blob``: large values go to an object store, and a reference stands in their place.
+"""``externalize_blob``: moves large values to an object store and replaces them by references.
 
-The one step that runs Python: Spark has no expression that writes an object. Values travel to
-Python workers in Arrow batches, and only those that are large enough do.
+The only step that runs Python: Spark has no expression that writes an object. Values are sent to
+Python workers in Arrow batches, but only those that are large enough.
 
-Promises: an object is named by its content, so a batch that is worked on twice writes the same
-objects; the reference is handed on only after the object is stored; a store that refuses makes the
-batch fail and be tried again, never a record go on without its value.
+Guarantees: an object is named by its content, so a repeated batch writes the same objects; the
+reference is emitted only after the object is stored; an error of the store fails the batch, which
+is retried, so no record continues without its value.
 """
 
 import base64
@@ -39,7 +39,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class BlobStoreLocation(Struct, frozen=True):
-    """A place in an object store."""
+    """A location in an object store."""
 
     provider: Provider
     bucket: str
@@ -51,10 +51,10 @@ class BlobStoreLocation(Struct, frozen=True):
 class ExternalizeBlob(Step, frozen=True, kw_only=True):
     """Stores values of at least ``size_threshold`` bytes as objects and leaves references.
 
-    ``fields`` names the fields to look at; without any, every field on the first level is.
-    ``bucket`` is the bucket, the container of ``azure`` or, for ``local``, a folder. ``options``
-    are those of the store (``region``, ``endpoint``, ``access_key_id`` ...); without credentials
-    there the usual environment variables count. With ``encoding: base64`` texts are decoded first.
+    ``fields`` lists the fields to check; by default all fields of the first level. ``bucket`` is
+    the bucket, the container of ``azure`` or, for ``local``, a folder. ``options`` are those of the
+    store (``region``, ``endpoint``, ``access_key_id`` ...); without credentials the usual
+    environment variables are used. With ``encoding: base64`` texts are decoded first.
     """
 
     provider: Provider
@@ -66,15 +66,15 @@ class ExternalizeBlob(Step, frozen=True, kw_only=True):
     options: dict[str, Secret] = field(default_factory=dict)
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields, required=False)
         if not self.bucket:
             yield "bucket", "is empty", ""
         if self.provider == "local" and not Path(self.bucket).is_absolute():
-            yield "bucket", "a folder is given by its whole path", ""
+            yield "bucket", "a folder must be an absolute path", ""
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Stores, then puts references into both images."""
+        """Stores values and inserts references in both images."""
         place = BlobStoreLocation(
             self.provider,
             self.bucket.rstrip("/"),
@@ -124,8 +124,8 @@ def _candidate(name: Column, value: Column) -> Column:
 
 
 def _storing(place: BlobStoreLocation) -> Any:
-    """A function of Spark: table and large values in, references by name out."""
-    # No other step needs it: it would be a third of the memory of a pipeline's driver.
+    """A Spark function from table and large values to references by name."""
+    # Imported here: it would take a third of the memory of a pipeline's driver.
     import pyarrow as pa  # noqa: PLC0415
 
     def stored(tables: pa.Array, large: pa.Array) -> pa.Array:
@@ -138,12 +138,12 @@ def _storing(place: BlobStoreLocation) -> Any:
         ]
         return pa.array(references, pa.map_(pa.string(), pa.string()))
 
-    # Its kind is read from the annotations above; the published overloads want it twice.
+    # Its kind is read from the annotations above; the published overloads require it twice.
     return cast("Any", arrow_udf)(stored, returnType="map<string,string>")
 
 
 def _store(place: BlobStoreLocation, table: str, name: str, value: str, *, text: bool) -> str:
-    """Stores one value and returns the reference to it as JSON."""
+    """Stores one value and returns its reference as JSON."""
     content, kind = _content(value, text=text, is_base64=place.is_base64)
     digest = hashlib.sha256(content).hexdigest()
     parts: Sequence[str] = (place.prefix, _safe(table), _safe(name), f"{digest}.bin")
@@ -171,13 +171,13 @@ def _content(value: str, *, text: bool, is_base64: bool) -> tuple[bytes, str]:
 
 
 def _safe(part: str) -> str:
-    """A name as a part of an object's key."""
+    """A name as part of an object's key."""
     return _UNSAFE.sub("_", part)[:200]
 
 
 @lru_cache(maxsize=64)
 def _object_store(place: BlobStoreLocation) -> "ObjectStore":
-    """The store of a place, kept for the life of the worker process."""
+    """The store of a location, cached in the worker process."""
     from obstore.store import AzureStore, GCSStore, LocalStore, S3Store  # noqa: PLC0415
 
     options: dict[str, Any] = dict(place.options)

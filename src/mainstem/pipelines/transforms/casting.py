@@ -1,4 +1,4 @@
-"""Values of one type as values of another: the ``cast`` step, and the rule for what cannot be."""
+"""Converts values to other types: the ``cast`` step, and the handling of failed conversions."""
 
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -27,17 +27,17 @@ _FALSE: Final = ("false", "f", "no", "n", "off", "0")
 
 
 class Cast(Step, frozen=True, kw_only=True):
-    """Gives fields another type: string, integer, float, boolean, json.
+    """Converts fields to another type: string, integer, float, boolean, json.
 
-    A fraction that becomes an integer loses its fraction; ``json`` reads a string as the JSON that
-    it holds. Nulls stay null. What cannot be converted follows ``on_error``.
+    Converting a fraction to an integer truncates it; ``json`` parses a string as JSON. Nulls stay
+    null. Values that cannot be converted are handled as ``on_error`` specifies.
     """
 
     specs: dict[str, Type]
     on_error: OnError = "dead_letter"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         return path_problems("specs", self.specs)
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
@@ -54,7 +54,7 @@ class Cast(Step, frozen=True, kw_only=True):
 
 
 def convert(rows: Rows, converted: dict[str, Change], on_error: OnError, turn: StepContext) -> Rows:
-    """Converts fields; what a conversion answers with SQL's null cannot be converted."""
+    """Converts fields; a result of SQL's null means that the conversion failed."""
 
     def safely(change: Change) -> Change:
         def changed(value: Column) -> Column:
@@ -93,7 +93,7 @@ def _integer(value: Column) -> Column:
 
 
 def _floor(decimal_text: Column) -> Column:
-    """The part before the point, sign kept: towards zero, as SQL casts."""
+    """The integer part with its sign: rounds towards zero, as SQL casts."""
     return F.substring_index(decimal_text, ".", 1).try_cast("decimal(38,0)")
 
 

@@ -26,13 +26,13 @@ _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
 class ExtractNewRecordState(Step, frozen=True, kw_only=True):
-    """Leaves of a change event the row as it is now; records of other kinds pass as they are.
+    """Replaces a change event by the current row; other records are unchanged.
 
     A deletion becomes a tombstone: the key without a value. With ``drop_tombstones`` deletions and
-    tombstones are dropped; with ``rewrite_deletes`` a deletion is the row as it was, and every row
-    says in ``__deleted`` whether it is gone. Truncations and messages are no rows and dropped.
-    ``add_*`` put ``__table``, ``__schema``, ``__db``, ``__op``, ``__ts`` into the record, and
-    ``add_fields`` any word of the event's ``source``.
+    tombstones are dropped; with ``rewrite_deletes`` a deletion is the old row, and every row has
+    ``__deleted``. Truncations and messages are not rows and are dropped. ``add_*`` add ``__table``,
+    ``__schema``, ``__db``, ``__op``, ``__ts`` to the record, and ``add_fields`` any field of the
+    event's ``source``.
     """
 
     drop_tombstones: bool = False
@@ -45,10 +45,10 @@ class ExtractNewRecordState(Step, frozen=True, kw_only=True):
     add_fields: tuple[str, ...] = ()
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         for name in self.add_fields:
             if not name.isidentifier():
-                yield "add_fields", f"{name!r} is no word of a change event's source", ""
+                yield "add_fields", f"{name!r} is not a field of a change event's source", ""
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Unwraps, then drops."""
@@ -82,10 +82,10 @@ class ExtractNewRecordState(Step, frozen=True, kw_only=True):
 
 
 class Outbox(Step, frozen=True, kw_only=True):
-    """Makes events of the rows of an outbox table, as services write them in their transactions.
+    """Converts rows of an outbox table, which services write in their transactions, to events.
 
-    Each inserted row becomes a record: ``topic`` may name columns in braces, the key is the column
-    ``key_field``, the value the column ``payload_field`` (a text as it stands, anything else as
+    Each inserted row becomes a record: ``topic`` may contain columns in braces, the key is the
+    column ``key_field``, the value the column ``payload_field`` (text unchanged, other types as
     JSON), and ``header_fields`` maps columns to headers. Updates and deletions of outbox rows, and
     tombstones, are dropped. A row without a payload is a tombstone for its key.
     """
@@ -97,7 +97,7 @@ class Outbox(Step, frozen=True, kw_only=True):
     timestamp_field: str | None = None
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from topic_problems("topic", self.topic)
         yield from path_problems("key_field", [self.key_field])
         yield from path_problems("payload_field", [self.payload_field])
@@ -106,7 +106,7 @@ class Outbox(Step, frozen=True, kw_only=True):
             yield from path_problems("timestamp_field", [self.timestamp_field])
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Turns rows into events."""
+        """Converts rows to events."""
         operation = change_word("op")
         over = F.col("value").isNull() | F.coalesce(~operation.isin("c", "r"), false())
         rows = rows.drop(turn, over)

@@ -1,4 +1,4 @@
-"""``compute_field``: new fields made of others."""
+"""``compute_field``: computes new fields from others."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
@@ -20,7 +20,7 @@ _SEPARATOR: Final = "\x1f"
 
 
 class OperationSettings(NamedTuple):
-    """Which settings an operation takes, and which it cannot do without."""
+    """The allowed and the required settings of an operation."""
 
     required: str | None
     optional: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ _NEEDS: Final[dict[str, OperationSettings]] = {
 
 
 class LiteralPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A word that is meant as it stands and not as the name of a field."""
+    """Literal text, as opposed to the name of a field."""
 
     literal: str
 
@@ -47,11 +47,11 @@ class LiteralPart(Struct, frozen=True, forbid_unknown_fields=True):
 class Computation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One field to compute.
 
-    ``concat`` joins ``parts``: names of fields, anything that cannot be one (``" "``, ``"-"``) as
-    it stands, and ``{literal: word}``; absent fields and nulls count as empty. ``hash`` is the
-    digest of ``fields``; ``upper`` and ``lower`` change ``source``; ``coalesce`` takes the first
-    of ``fields`` that is not null, else ``default``; ``uuid`` is random, or of ``fields`` always
-    the same; ``timestamp`` (or ``now``) is the moment at which the batch is worked on.
+    ``concat`` joins ``parts``: names of fields, literal text that cannot be a name (``" "``,
+    ``"-"``), and ``{literal: word}``; absent fields and nulls count as empty. ``hash`` is the
+    digest of ``fields``; ``upper`` and ``lower`` convert ``source``; ``coalesce`` takes the first
+    of ``fields`` that is not null, else ``default``; ``uuid`` is random, or derived from
+    ``fields``; ``timestamp`` (or ``now``) is the time at which the batch is processed.
     """
 
     target: str
@@ -63,14 +63,14 @@ class Computation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     algorithm: Literal["sha256", "sha512", "md5"] = "sha256"
 
     def problems(self) -> Iterator[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         need = _NEEDS[self.type]
         for name, unset in (("parts", ()), ("fields", ()), ("source", None)):
             given = getattr(self, name) != unset
             if name == need.required and not given:
-                yield name, f"{self.type} needs {name}", ""
+                yield name, f"{self.type} requires {name}", ""
             if given and name != need.required and name not in need.optional:
-                yield name, f"{self.type} takes no {name}", ""
+                yield name, f"{self.type} does not support {name}", ""
         names = (*self.fields, *filter(None, (self.source,)))
         yield from path_problems("target", [self.target])
         yield from path_problems("fields" if self.fields else "source", names, required=False)
@@ -105,7 +105,7 @@ class Computation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return F.md5(joined) if self.algorithm == "md5" else F.sha2(joined, int(self.algorithm[3:]))
 
     def _joined(self, fields: Column) -> Column:
-        """The fields as one text, in which no two different lists look the same."""
+        """The fields as one text, distinct for different lists."""
         if len(self.fields) == 1:
             return text(value_at(fields, self.fields[0]))
         written = (F.coalesce(F.to_json(value_at(fields, name)), F.lit("")) for name in self.fields)
@@ -118,9 +118,9 @@ class ComputeField(Step, frozen=True, kw_only=True):
     computations: tuple[Computation, ...]
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         if not self.computations:
-            yield "computations", "nothing to compute", "give at least one"
+            yield "computations", "no field to compute", "add at least one"
         for index, computation in enumerate(self.computations):
             for where, problem_text, remedy in computation.problems():
                 yield f"computations[{index}].{where}", problem_text, remedy
@@ -146,7 +146,7 @@ def _part(fields: Column, part: str | LiteralPart) -> Column:
 
 
 def _names_a_field(part: str) -> bool:
-    """Whether a part is a name: it begins with a letter, a digit, ``_``, ``@``, ``$`` or ``[``."""
+    """Whether a part is a name: it starts with a letter, a digit, ``_``, ``@``, ``$`` or ``[``."""
     if not (part[:1].isalnum() or part[:1] in {"_", "@", "$", "["}) or part != part.strip():
         return False
     try:

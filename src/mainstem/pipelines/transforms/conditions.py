@@ -1,4 +1,4 @@
-"""The language of conditions: ``status = active and (amount >= 100 or vip is_not_null)``.
+"""The syntax of conditions: ``status = active and (amount >= 100 or vip is_not_null)``.
 
     condition   = any { "or" any }
     any         = one { "and" one }
@@ -8,9 +8,9 @@
                 | field [ "not" ] "in" "(" literal { "," literal } ")"
                 | field ( "is_null" | "is_not_null" | "exists" )
 
-A literal is a word, a number or a text in single or double quotes. A number compares as a number,
-everything else as text. A test of a field that is absent or null is false, but for ``!=``,
-``not in`` and ``is_null``. A regular expression runs to the end of the condition or stands in
+A literal is a word, a number or a string in single or double quotes. A number compares as a number,
+everything else as text. A test of a field that is absent or null is false, except for ``!=``,
+``not in`` and ``is_null``. A regular expression extends to the end of the condition or is in
 quotes, and must match the whole value.
 """
 
@@ -47,7 +47,7 @@ _KEYWORDS: Final = {"and", "or", "not", "in", "matches", "is_null", "is_not_null
 
 
 class Literal(NamedTuple):
-    """A value in a condition; ``number`` if it reads as one and was not quoted."""
+    """A literal in a condition; ``number`` if it is one and was not quoted."""
 
     text: str
     number: Decimal | None
@@ -61,7 +61,7 @@ class Comparison(Struct, frozen=True):
     literals: tuple[Literal, ...] = ()
 
     def column(self, fields: Column) -> Column:
-        """Whether it holds; never null."""
+        """Whether it is true; never null."""
         value = value_at(fields, self.field)
         match self.sign:
             case "is_null":
@@ -87,18 +87,18 @@ class Not(Struct, frozen=True):
     of: "Condition"
 
     def column(self, fields: Column) -> Column:
-        """Whether it holds; never null."""
+        """Whether it is true; never null."""
         return ~self.of.column(fields)
 
 
 class ConditionList(Struct, frozen=True):
-    """Every one of several, or with ``any`` at least one."""
+    """All of several conditions, or with ``any`` at least one."""
 
     parts: "tuple[Condition, ...]"
     any: bool = False
 
     def column(self, fields: Column) -> Column:
-        """Whether it holds; never null."""
+        """Whether it is true; never null."""
         columns = (part.column(fields) for part in self.parts)
         return reduce(Column.__or__ if self.any else Column.__and__, columns)
 
@@ -107,15 +107,15 @@ Condition = Comparison | Not | ConditionList
 
 
 def parse_condition(source: str) -> Condition:
-    """Reads a condition.
+    """Parses a condition.
 
     Raises:
-        ValueError: it is none; the message says where.
+        ValueError: it is invalid; the message contains the position.
     """
     reader = _Reader(source)
     condition = reader.condition()
     if (token := reader.peek()) is not None:
-        raise ValueError(f"{token!r} was not expected")
+        raise ValueError(f"{token!r} is unexpected")
     return condition
 
 
@@ -146,7 +146,7 @@ class _Reader:
     def _one(self) -> Condition:
         self._depth += 1
         if self._depth > NESTING_MAX:
-            raise ValueError(f"nested more than {NESTING_MAX} deep")
+            raise ValueError(f"nested more than {NESTING_MAX} levels deep")
         if self._take("not"):
             found: Condition = Not(self._one())
         elif self._take("("):
@@ -173,7 +173,9 @@ class _Reader:
             return Comparison(field, sign, self._list())
         if sign in _COMPARISONS or sign in {"!=", "<>"}:
             return Comparison(field, sign, (self._literal(),))
-        raise ValueError(f"{sign!r} is no comparison; known are = != < <= > >= matches in is_null")
+        raise ValueError(
+            f"{sign!r} is not an operator; use one of = != < <= > >= matches in is_null"
+        )
 
     def _list(self) -> tuple[Literal, ...]:
         self._expect("(")
@@ -192,7 +194,7 @@ class _Reader:
             return Literal(_unquoted(found["quoted"]), None)
         word = found["word"]
         if word.lower() == "null":
-            raise ValueError("nothing equals null; write is_null or is_not_null")
+            raise ValueError("no value equals null; use is_null or is_not_null")
         return Literal(word, Decimal(word) if _NUMBER.fullmatch(word) else None)
 
     def _pattern(self) -> str:
@@ -232,7 +234,7 @@ class _Reader:
             return None
         found = _TOKEN.match(self._source, self._position)
         if found is None:
-            raise ValueError(f"cannot be read from {self._rest()!r} on")
+            raise ValueError(f"syntax error at {self._rest()!r}")
         return found
 
     def _rest(self) -> str:
@@ -243,7 +245,7 @@ def _compared(value: Column, sign: str, literal: Literal) -> Column:
     compare = _COMPARISONS[sign]
     if literal.number is None:
         return compare(text(value), F.lit(literal.text))
-    # Texts count too if they read as numbers: many systems quote theirs.
+    # Strings are compared too if they are numeric: many systems quote numbers.
     number = F.when(is_string(value), F.trim(text(value)).try_cast("decimal(38,15)")).otherwise(
         F.try_variant_get(value, "$", "decimal(38,15)")
     )

@@ -1,9 +1,9 @@
-"""What can be done with the fields of a record, as Spark expressions.
+"""Operations on the fields of a record, as Spark expressions.
 
 A record's fields are a ``map<string, variant>``: names in their order, each with a JSON value of
-any type. Why this and not a struct or one variant: ``docs/decisions/0009``.
+any type. For the reasons, see ``docs/decisions/0009``.
 
-Promises: nothing here runs Python per record or raises for odd data; a null map stays null; a
+Guarantees: no Python runs per record, and unusual data raises nothing; a null map stays null; a
 value that is JSON's null is a variant null, never SQL's, so that a field that is null differs from
 one that is absent.
 """
@@ -19,7 +19,7 @@ from mainstem.pipelines.connector.wire import FIELDS_TYPE
 from mainstem.pipelines.transforms.paths import FieldPath, parse_path
 
 Change = Callable[[Column], Column]
-"""From the value of a field, a variant, to its new value."""
+"""Maps the value of a field, a variant, to its new value."""
 
 
 def true() -> Column:
@@ -48,12 +48,12 @@ def variant(value: Column) -> Column:
 
 
 def value_at(fields: Column, name: str) -> Column:
-    """The value of a field as a variant; SQL's null where there is none."""
+    """The value of a field as a variant; SQL's null if it is absent."""
     return _below(fields[parse_path(name).top], parse_path(name))
 
 
 def has(fields: Column, name: str) -> Column:
-    """Whether the record has the field; false where there is no record."""
+    """Whether the record has the field; false if there is no record."""
     path = parse_path(name)
     if path.rest is None:
         return F.coalesce(F.map_contains_key(fields, path.top), false())
@@ -66,7 +66,7 @@ def is_empty(value: Column) -> Column:
 
 
 def text(value: Column) -> Column:
-    """A value as text: a string bare, everything else as JSON; null for null."""
+    """A value as text: a string unquoted, everything else as JSON; null for null."""
     return value.cast("string")
 
 
@@ -81,7 +81,7 @@ def is_string(value: Column) -> Column:
 
 
 def edit(fields: Column, changes: Mapping[str, Change]) -> Column:
-    """Changes the values of fields that are there; others are left alone."""
+    """Changes the values of existing fields; other fields are unchanged."""
     by_top: dict[str, list[tuple[FieldPath, Change]]] = {}
     for name, change in changes.items():
         path = parse_path(name)
@@ -94,17 +94,17 @@ def edit(fields: Column, changes: Mapping[str, Change]) -> Column:
             for path, change in edits:
                 new = _edited(new, path, change)
             chosen = (F if chosen is None else chosen).when(key == top, new)
-        assert chosen is not None, "nothing to edit"
+        assert chosen is not None, "at least one change"
         return chosen.otherwise(value)
 
     return F.transform_values(fields, changed)
 
 
 def put(fields: Column, name: str, value: Column) -> Column:
-    """Gives a field a value: in its place if the record has it, else as the last.
+    """Sets a field: in its position if the record has it, else as the last.
 
-    Objects on the way are made. Where the way leads through something that is no object or array
-    the result is null; ``leads_nowhere`` tells before.
+    Missing parent objects are created. If the path leads through a value that is not an object or
+    array, the result is null; ``leads_nowhere`` checks for that.
     """
     path = parse_path(name)
     value = F.coalesce(value, json_null())
@@ -133,7 +133,7 @@ def leads_nowhere(fields: Column, name: str) -> Column:
 
 
 def remove(fields: Column, names: Iterable[str]) -> Column:
-    """Takes fields away."""
+    """Removes fields."""
     paths = [parse_path(name) for name in names]
     tops = [path.top for path in paths if path.rest is None]
     inner = [path for path in paths if path.rest is not None]
@@ -152,7 +152,7 @@ def remove(fields: Column, names: Iterable[str]) -> Column:
 
 
 def keep(fields: Column, names: Iterable[str]) -> Column:
-    """Takes every field away but these; of a nested name, everything beside it."""
+    """Removes every field except these; of a nested name, its siblings too."""
     paths = [parse_path(name) for name in names]
     tops = [path.top for path in paths]
     whole = {path.top for path in paths if path.rest is None}
@@ -175,7 +175,7 @@ def keep(fields: Column, names: Iterable[str]) -> Column:
 
 
 def merge(fields: Column, more: Column) -> Column:
-    """All fields of both; where both have one, that of ``more``, at its own place."""
+    """The fields of both, those of ``more`` last; of duplicate names, only that of ``more``."""
     return F.map_concat(
         F.map_filter(fields, lambda key, _: ~F.map_contains_key(more, key)),
         more,

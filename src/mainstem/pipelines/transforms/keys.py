@@ -24,21 +24,25 @@ _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
 class ValueToKey(Step, frozen=True, kw_only=True):
-    """Makes the key of some fields of the value.
+    """Creates the key from fields of the value.
 
-    As ``json`` the key is an object of them, each absent one null; as ``text`` it is the bare
-    value of a single field. A record that has none of the fields fails: a null key would send it
-    to any partition.
+    With ``json`` the key is an object of them, absent ones are null; with ``text`` it is the
+    unquoted value of a single field. A record that has none of the fields fails: with a null key it
+    would go to an arbitrary partition.
     """
 
     fields: tuple[str, ...]
     format: Literal["json", "text"] = "json"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields)
         if self.format == "text" and len(self.fields) > 1:
-            yield "format", "a key as text is made of one field", "use json, or concat before"
+            yield (
+                "format",
+                "a text key is made from one field",
+                "use json, or concatenate the fields first",
+            )
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Sets the key."""
@@ -58,12 +62,12 @@ class ValueToKey(Step, frozen=True, kw_only=True):
 
 
 class HeaderToValue(Step, frozen=True, kw_only=True):
-    """Copies headers, and what a change event says about itself, into fields.
+    """Copies headers, and metadata of a change event, into fields.
 
-    ``fields`` maps a source to the field it goes to. ``source_type``, ``database``, ``schema``,
+    ``fields`` maps a source to its target field. ``source_type``, ``database``, ``schema``,
     ``table``, ``operation``, ``timestamp`` and ``transaction_id`` of a change event are sources,
-    and so is every header of a record by its key; the last of several counts. Values that are not
-    UTF-8 are written in base 64. ``all_headers_prefix`` copies all headers; ``move`` removes the
+    and so is every header of a record by its key; the last of several is used. Values that are not
+    UTF-8 are written in base64. ``all_headers_prefix`` copies all headers; ``move`` removes the
     copied ones from the record.
     """
 
@@ -72,9 +76,9 @@ class HeaderToValue(Step, frozen=True, kw_only=True):
     move: bool = False
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         if not self.fields and self.all_headers_prefix is None:
-            yield "fields", "nothing to copy", "give fields or all_headers_prefix"
+            yield "fields", "nothing to copy", "set fields or all_headers_prefix"
         yield from path_problems("fields", self.fields.values(), required=False)
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:

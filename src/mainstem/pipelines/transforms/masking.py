@@ -15,11 +15,11 @@ from mainstem.pipelines.transforms.step import Step, path_problems
 
 
 class MaskField(Step, frozen=True, kw_only=True):
-    """Replaces values by something that does not give them away; nulls stay null.
+    """Replaces values by masks; nulls stay null.
 
     ``redact`` writes ``replacement``; ``sha256`` and ``sha512`` the digest, in hexadecimal, of
-    ``salt`` and the value as text; ``keep_last`` and ``keep_first`` stars for all but ``keep``
-    characters (and for all, where no more than ``keep`` are there); ``null`` JSON's null.
+    ``salt`` and the value as text; ``keep_last`` and ``keep_first`` asterisks for all but ``keep``
+    characters (or for all, if there are at most ``keep``); ``null`` JSON's null.
     """
 
     fields: tuple[str, ...]
@@ -29,10 +29,10 @@ class MaskField(Step, frozen=True, kw_only=True):
     keep: Annotated[int, Meta(ge=1, le=1000)] = 4
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields)
         if self.salt and not self.method.startswith("sha"):
-            yield "salt", f"{self.method} takes no salt", "choose sha256 or sha512"
+            yield "salt", f"{self.method} does not use a salt", "choose sha256 or sha512"
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Masks the fields that a record has."""
@@ -67,20 +67,20 @@ class SetNull(Step, frozen=True, kw_only=True):
     condition: Literal["always", "if_empty"] | dict[Literal["equals", "matches"], Any] = "always"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields)
         if isinstance(self.condition, str):
             return
         if len(self.condition) != 1:
-            yield "condition", "one of equals and matches is wanted", ""
+            yield "condition", "exactly one of equals and matches is required", ""
         pattern = self.condition.get("matches", "")
         if not isinstance(pattern, str):
-            yield "condition.matches", "a regular expression is wanted", ""
+            yield "condition.matches", "a regular expression is required", ""
         elif problem_text := pattern_problem(pattern):
             yield "condition.matches", problem_text, ""
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Empties the fields that a record has."""
+        """Sets the fields that a record has to null."""
         return rows.edit(lambda fields: edit(fields, dict.fromkeys(self.fields, self._null)), turn)
 
     def _null(self, value: Column) -> Column:

@@ -1,7 +1,7 @@
 """Names of fields inside a record: ``status``, ``customer.address.city``, ``items[0].sku``.
 
-A dot or a bracket goes one level down. A name that holds such characters itself stands in brackets
-and quotes: ``['user.id']``, ``address['post code']``. The first level is always a field.
+A dot or a bracket goes one level down. A name that contains such characters itself is written in
+brackets and quotes: ``['user.id']``, ``address['post code']``. The first level is always a field.
 """
 
 import re
@@ -15,19 +15,19 @@ PATH_CHARACTERS_MAX: Final = 1000
 
 
 class FieldPath(NamedTuple):
-    """A field: its name on the first level, and the way further down if there is one."""
+    """A field: its name on the first level, and the path below it, if any."""
 
     top: str
     rest: str | None
-    """The rest as Spark's variant functions want it, such as ``$['address']['city']``."""
+    """The rest in the syntax of Spark's variant functions, such as ``$['address']['city']``."""
 
 
 @lru_cache(maxsize=4096)
 def parse_path(text: str) -> FieldPath:
-    """Reads the name of a field.
+    """Parses the name of a field.
 
     Raises:
-        ValueError: it is not one; the message says why.
+        ValueError: it is invalid; the message contains the reason.
     """
     if not text or len(text) > PATH_CHARACTERS_MAX:
         raise ValueError(f"a field name has 1 to {PATH_CHARACTERS_MAX} characters")
@@ -38,7 +38,7 @@ def parse_path(text: str) -> FieldPath:
         steps.append(step)
     top, *below = steps
     if not isinstance(top, str):
-        raise ValueError(f"{text!r} begins with a number in brackets; records are objects")  # noqa: TRY004
+        raise ValueError(f"{text!r} starts with a number in brackets; records are objects")  # noqa: TRY004
     rest = "".join(f"[{step}]" if isinstance(step, int) else _bracket(step) for step in below)
     return FieldPath(top, f"${rest}" if rest else None)
 
@@ -63,7 +63,7 @@ def _step(text: str, position: int, *, first: bool) -> tuple[str | int, int]:
         raise ValueError(f"{text!r}: a dot or a bracket is missing before {text[position:]!r}")
     if found := _NAME.match(text, position):
         return found[0], found.end()
-    raise ValueError(f"{text!r} is no field name at {text[position:]!r}; quote it: ['odd.name']")
+    raise ValueError(f"{text!r} is not a field name at {text[position:]!r}; quote it: ['odd.name']")
 
 
 def _bracket(name: str) -> str:

@@ -1,6 +1,6 @@
-"""From the steps of a pipeline file to a plan, and from a plan to expressions of Spark.
+"""Compiles the steps of a pipeline file to a plan, and a plan to Spark expressions.
 
-``compile_steps`` needs no Spark: every problem is found, and told at once, before it starts.
+``compile_steps`` needs no Spark: all problems are found and reported before it starts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ _WITHOUT_PREDICATE: Final = {"sql"}
 
 
 class StepEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A step as a pipeline file writes it."""
+    """A step in a pipeline file."""
 
     type: str
     name: str | None = None
@@ -80,12 +80,12 @@ class PlannedStep(Struct, frozen=True, kw_only=True):
 
     @property
     def asks(self) -> bool:
-        """Whether its predicate looks into the value."""
+        """Whether its predicate needs the parsed value."""
         return self.predicate is not None and self.predicate.needs_fields
 
     @property
     def needs_fields(self) -> bool:
-        """Whether the value has to be looked into."""
+        """Whether the step needs the parsed value."""
         return self.step.needs_fields or self.asks
 
     def apply(self, rows: Rows) -> Rows:
@@ -110,18 +110,18 @@ class Plan(Struct, frozen=True):
 
     @property
     def output_mode(self) -> OutputMode:
-        """How a streaming query of this plan writes: append, unless an sql step says otherwise."""
+        """The output mode of a streaming query: append, unless an sql step sets another."""
         modes = [one.step.output_mode for one in self.steps if isinstance(one.step, Sql)]
         return modes[-1] if modes else "append"
 
     @property
     def reads_fields(self) -> bool:
-        """Whether values are looked into as they come; an sql step reads them in its own way."""
+        """Whether values are parsed before an sql step, which parses them itself."""
         first = next((one for one in self.steps if one.needs_fields or type(one.step) is Sql), None)
         return first is not None and first.needs_fields
 
     def apply(self, frame: DataFrame) -> TransformResult:
-        """The records that go on, and those that failed, each as a frame of its own.
+        """The processed records, and those that failed, each as a separate frame.
 
         Raises:
             Problems: Spark refuses the schema or the query of an sql step.
@@ -140,7 +140,7 @@ class Plan(Struct, frozen=True):
     def marked(self, frame: DataFrame) -> DataFrame:
         """All records in one frame: wire columns, and ``error`` and ``step`` where one failed.
 
-        Like ``apply``, but the source is read once; the records that failed are as they came.
+        Like ``apply``, but the source is read once; the records that failed are unmodified.
         """
         rows = self._run(frame)
         marked = _pinned_marks(rows)
@@ -153,7 +153,7 @@ class Plan(Struct, frozen=True):
         if zone not in {"UTC", "Etc/UTC", "Z"}:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"the session's time zone is {zone}, and transforms count on UTC",
+                f"the session's time zone is {zone}, but transforms require UTC",
                 subject="spark.sql.session.timeZone",
                 remedy='spark.conf.set("spark.sql.session.timeZone", "UTC")',
             )
@@ -164,10 +164,10 @@ class Plan(Struct, frozen=True):
 
 
 def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
-    """Checks the steps of a pipeline file; ``where`` is their place in it.
+    """Checks the steps of a pipeline file; ``where`` is their path in it.
 
     Raises:
-        Problems: everything that is wrong with them.
+        Problems: all problems of the steps.
     """
     if len(steps) > STEPS_MAX:
         raise Problems([Problem(where, f"more than {STEPS_MAX} steps")], subject=where)
@@ -181,7 +181,9 @@ def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
             problems += found
     modes = {one.step.output_mode for one in planned if isinstance(one.step, Sql)}
     if len(modes) > 1:
-        problems.append(Problem(where, "sql steps of one pipeline share one output_mode"))
+        problems.append(
+            Problem(where, "all sql steps of a pipeline must have the same output_mode")
+        )
     if problems:
         raise Problems(problems, subject=where)
     return Plan(tuple(planned))
@@ -200,7 +202,7 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
     kind = STEPS.get(ALIASES.get(entry.type, entry.type))
     if kind is None:
         known = ", ".join(sorted({*STEPS, *ALIASES}))
-        return [Problem(f"{where}.type", f"{entry.type!r} is no step", f"one of {known}")]
+        return [Problem(f"{where}.type", f"{entry.type!r} is not a step", f"one of {known}")]
     step = read(kind, entry.config, f"{where}.config")
     problems = _problems_of(step, f"{where}.config")
     predicate = None
@@ -209,7 +211,9 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
         problems += _problems_of(predicate, f"{where}.predicate")
         if entry.type in _WITHOUT_PREDICATE:
             remedy = "put the condition into WHERE"
-            problems.append(Problem(f"{where}.predicate", "sql takes no predicate", remedy))
+            problems.append(
+                Problem(f"{where}.predicate", "sql does not support a predicate", remedy)
+            )
     if problems:
         return problems
     assert isinstance(step, Step)
@@ -219,7 +223,7 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
 
 
 def _problems_of(part: Step | Predicate | list[Problem], where: str) -> list[Problem]:
-    """The problems of a part: those of its types, or else those it tells itself."""
+    """The problems of a part: those of its types, or else of its own check."""
     if isinstance(part, list):
         return part
     return list(_placed(part.problems(), where))

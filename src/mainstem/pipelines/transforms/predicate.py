@@ -1,4 +1,4 @@
-"""To which records a step applies: conditions that must all hold, or, negated, not all.
+"""Selects the records that a step applies to: all conditions must hold, or, negated, not all.
 
 Tables, schemas and databases are those of change events (``source.table`` and so on), or the
 ``__table``, ``__schema`` and ``__db`` that ``extract_new_record_state`` left in a record. Patterns
@@ -33,18 +33,18 @@ OPERATION_FIELD: Final = "__op"
 PATTERN_CHARACTERS_MAX: Final = 10_000
 
 StepProblem = tuple[str, str, str]
-"""A problem: where below the struct, what, and the remedy."""
+"""A problem: the path below the struct, the message, and the remedy."""
 
 
 class FieldValue(Struct, frozen=True, forbid_unknown_fields=True):
-    """A field and the JSON value that it must have."""
+    """A field and its required JSON value."""
 
     field: str
     value: Any
 
 
 class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Conditions on a record; every one that is given must hold.
+    """Conditions on a record; all that are set must hold.
 
     ``operations`` are insert, update, delete, snapshot, truncate, message (of change events) and
     tombstone (a record without a value).
@@ -64,27 +64,31 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def needs_fields(self) -> bool:
-        """Whether the value has to be looked into."""
+        """Whether the parsed value is needed."""
         return any(
             (self.table, self.tables, self.schema, self.schemas, self.database, self.operations,
              self.field_exists, self.field_value)
         )  # fmt: skip
 
     def problems(self) -> Iterator[StepProblem]:
-        """What is wrong with it."""
+        """The problems of the predicate."""
         for one, many in (("table", "tables"), ("schema", "schemas"), ("topic", "topics")):
             if getattr(self, one) is not None and getattr(self, many):
-                yield one, f"{one} and {many} exclude each other", f"put all into {many}"
+                yield one, f"{one} and {many} are mutually exclusive", f"put all into {many}"
         for name in ("table", "tables", "schema", "schemas", "database", "topic", "topics"):
             for pattern in _listed(getattr(self, name)):
                 if problem_text := pattern_problem(pattern):
                     yield name, problem_text, ""
         for word in self.operations:
             if word not in OPERATIONS:
-                yield "operations", f"{word!r} is no operation", f"one of {', '.join(OPERATIONS)}"
+                yield (
+                    "operations",
+                    f"{word!r} is not an operation",
+                    f"one of {', '.join(OPERATIONS)}",
+                )
         yield from self._named_badly()
         if self == Predicate(negate=self.negate):
-            yield "", "the predicate has no condition", "give one, or leave the predicate out"
+            yield "", "the predicate has no condition", "add one, or remove the predicate"
 
     def _named_badly(self) -> Iterator[StepProblem]:
         if self.field_exists is not None and (problem_text := path_problem(self.field_exists)):
@@ -93,7 +97,7 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             yield "field_value.field", problem_text, ""
 
     def column(self) -> Column:
-        """Whether a record meets it; never null."""
+        """Whether a record matches; never null."""
         conditions = [
             F.coalesce(condition, false()) for condition in (*self._named(), *self._of_content())
         ]
@@ -129,7 +133,7 @@ class Predicate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def equals(found: Column, wanted: Any, *, plain: Column | None = None) -> Column:
     """Whether a value equals one of a pipeline file: ``1`` equals ``1.0`` but not ``"1"``.
 
-    ``plain`` is the value as text, where that is known.
+    ``plain`` is the value as text, if it is available.
     """
     if isinstance(wanted, str):
         same = (text(found) if plain is None else plain) == wanted
@@ -142,7 +146,7 @@ def equals(found: Column, wanted: Any, *, plain: Column | None = None) -> Column
 
 
 def _reads_as_json(plain: str) -> bool:
-    """Whether a value that is no string could look like this text."""
+    """Whether a value other than a string could have this text."""
     try:
         msgspec.json.decode(plain)
     except DECODE_ERRORS:
@@ -151,33 +155,33 @@ def _reads_as_json(plain: str) -> bool:
 
 
 def matches_any(subject: Column, patterns: tuple[str, ...]) -> Column:
-    """Whether a text as a whole matches one of some regular expressions."""
+    """Whether a whole text matches one of some regular expressions."""
     return subject.rlike(whole(*patterns))
 
 
 def whole(*patterns: str) -> str:
-    """One regular expression for texts that match one of several from end to end."""
+    """One regular expression for texts that completely match one of several."""
     return "^(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + r")\z"
 
 
 def pattern_problem(pattern: str) -> str:
-    """What is wrong with a regular expression; empty if nothing is.
+    """The problem of a regular expression; empty if it is valid.
 
-    Java will read it in the end; what both dialects refuse is found here.
+    Spark uses Java's syntax; this finds what is invalid in both dialects.
     """
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         return f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters"
     if "(?P" in pattern:
-        return f"{pattern!r} names a group in Python's way; write (?<name>...)"
+        return f"{pattern!r} uses Python's syntax for named groups; use (?<name>...)"
     try:
         re.compile(_in_python(pattern))
     except re.error as error:
-        return f"{pattern!r} is no regular expression: {error}"
+        return f"{pattern!r} is not a regular expression: {error}"
     return ""
 
 
 def path_problem(name: str) -> str:
-    """What is wrong with the name of a field; empty if nothing is."""
+    """The problem of a field name; empty if it is valid."""
     try:
         parse_path(name)
     except ValueError as error:
@@ -186,7 +190,7 @@ def path_problem(name: str) -> str:
 
 
 def _in_python(pattern: str) -> str:
-    """What only Java knows, as something of the same shape that Python knows too."""
+    """Replaces syntax that only Java has by an equivalent of Python."""
     pattern = re.sub(r"\\[pP]\{\w+\}|\\[pP]\w|\\[hHvVRX]", r"\\w", pattern)
     return re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern).replace(r"\z", r"\Z")
 

@@ -1,4 +1,4 @@
-"""Steps that decide whether a record goes on, and to which topic."""
+"""Steps that filter records and choose their topics."""
 
 import re
 from collections import Counter
@@ -29,34 +29,34 @@ _HOLE: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class Filter(Step, frozen=True, kw_only=True):
-    """Keeps the records for which a condition holds, or with ``drop: true`` drops them.
+    """Keeps the records for which a condition is true, or with ``drop: true`` drops them.
 
-    Tombstones have no fields to ask and pass.
+    Tombstones have no fields and always pass.
     """
 
     condition: str
     drop: bool = False
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         return _condition_problems("condition", self.condition)
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Drops what is not wanted."""
+        """Drops the filtered records."""
         met = parse_condition(self.condition).column(row_fields())
         unwanted = met if self.drop else ~met
         return rows.drop(turn, unwanted & row_fields().isNotNull())
 
 
 class RoutedField(NamedTuple):
-    """A field that several routes ask for, looked up once per record."""
+    """A field that several routes use, looked up once per record."""
 
     value: Column
     plain: Column
 
 
 class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sends records on: ``field`` with ``value`` or ``pattern``, or any condition as ``when``."""
+    """A route: ``field`` with ``value`` or ``pattern``, or any condition as ``when``."""
 
     topic: str
     field: str | None = None
@@ -65,13 +65,13 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     when: str | None = None
 
     def problems(self) -> Iterator[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from topic_problems("topic", self.topic)
         given = [self.value is not UNSET, self.pattern is not None, self.when is not None]
         if sum(given) != 1:
-            yield "", "one of value, pattern and when is wanted", ""
+            yield "", "exactly one of value, pattern and when is required", ""
         if (self.field is None) != (self.when is not None):
-            yield "field", "field goes with value and pattern, not with when", ""
+            yield "field", "field is used with value and pattern, not with when", ""
         if self.field is not None and (problem_text := path_problem(self.field)):
             yield "field", problem_text, ""
         if self.pattern is not None and (problem_text := pattern_problem(self.pattern)):
@@ -80,7 +80,7 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield from _condition_problems("when", self.when)
 
     def column(self, fields: Column, asked: Mapping[str, RoutedField]) -> Column:
-        """Whether a record takes this route; some fields were looked up already."""
+        """Whether a record matches this route; ``asked`` has fields that were already looked up."""
         if self.when is not None:
             return parse_condition(self.when).column(fields)
         assert self.field is not None, "checked by problems"
@@ -92,17 +92,17 @@ class ContentRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ContentRouter(Step, frozen=True, kw_only=True):
-    """Chooses the topic by what a record says; the first route that fits counts.
+    """Chooses the topic by the content of a record; the first matching route is used.
 
-    A topic may name fields in braces: ``orders.{country}``. Without a fitting route and without
-    ``default_topic`` the topic stays. A record whose topic would not be a legal name fails.
+    A topic may contain fields in braces: ``orders.{country}``. Without a matching route and without
+    ``default_topic`` the topic is unchanged. A record whose topic would be invalid fails.
     """
 
     routes: tuple[ContentRoute, ...] = ()
     default_topic: str | None = None
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from _route_problems(self.routes, self.default_topic)
         if self.default_topic is not None:
             yield from topic_problems("default_topic", self.default_topic)
@@ -121,14 +121,14 @@ class ContentRouter(Step, frozen=True, kw_only=True):
             topic = topic_of(route.topic, fields)
             chosen = (F if chosen is None else chosen).when(route.column(fields, asked), topic)
         topic = last if chosen is None else chosen.otherwise(last)
-        # A tombstone tells nothing about itself: it goes where its topic says.
+        # A tombstone has no fields: its topic is unchanged.
         topic = F.when(fields.isNull(), F.col("topic")).otherwise(topic)
         templates = [route.topic for route in self.routes] + [self.default_topic or ""]
         rows = route_to(rows, topic, turn, checked=any("{" in one for one in templates))
         return rows.without(*columns)
 
     def _asked(self, fields: Column) -> tuple[dict[str, Column], dict[str, RoutedField]]:
-        """Columns of the fields that more than one route asks for, and where to find them."""
+        """Columns of the fields that more than one route uses, and references to them."""
         counted = Counter(route.field for route in self.routes if route.field is not None)
         columns: dict[str, Column] = {}
         asked: dict[str, RoutedField] = {}
@@ -141,28 +141,32 @@ class ContentRouter(Step, frozen=True, kw_only=True):
 
 
 class RegexRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A pattern of topics and the topic they become; ``$1`` is the first group of the pattern."""
+    """A pattern of topics and their new topic; ``$1`` is the first group of the pattern."""
 
     pattern: str
     topic: str
 
     def problems(self) -> Iterator[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         if problem_text := pattern_problem(self.pattern):
             yield "pattern", problem_text, ""
             return
         groups = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", self.pattern)).groups
         asked = [int(number) for number in re.findall(r"\$(\d)", self.topic)]
         if max(asked, default=0) > groups:
-            yield "topic", f"${max(asked)} is asked for, but the pattern has {groups} groups", ""
+            yield "topic", f"${max(asked)} is used, but the pattern has {groups} groups", ""
         if not re.match(_TOPIC.replace(r"\z", r"\Z"), re.sub(r"\$\d", "x", self.topic)):
-            yield "topic", f"{self.topic!r} is no topic", "letters, digits, dot, dash, underscore"
+            yield (
+                "topic",
+                f"{self.topic!r} is not a topic name",
+                "use letters, digits, dot, dash, underscore",
+            )
 
 
 class RegexRouter(Step, frozen=True, kw_only=True):
-    """Chooses the topic by the topic; patterns must match all of it, the first that fits counts.
+    """Chooses the topic by the current topic; patterns match completely, the first match is used.
 
-    Without a fitting route and without ``default_topic`` the topic stays.
+    Without a matching route and without ``default_topic`` the topic is unchanged.
     """
 
     needs_fields: ClassVar[bool] = False
@@ -170,7 +174,7 @@ class RegexRouter(Step, frozen=True, kw_only=True):
     default_topic: str | None = None
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from _route_problems(self.routes, self.default_topic)
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
@@ -187,7 +191,7 @@ class RegexRouter(Step, frozen=True, kw_only=True):
 
 
 def topic_of(template: str, fields: Column) -> Column:
-    """A topic with the fields that it names in braces; null if one is absent or null."""
+    """A topic with the fields in braces filled in; null if one is absent or null."""
     parts: list[Column] = []
     position = 0
     for hole in _HOLE.finditer(template):
@@ -199,31 +203,35 @@ def topic_of(template: str, fields: Column) -> Column:
 
 
 def route_to(rows: Rows, topic: Column, turn: StepContext, *, checked: bool) -> Rows:
-    """Sends records to a topic; with ``checked`` those whose topic is no legal name fail."""
+    """Sends records to a topic; with ``checked`` those with an invalid topic name fail."""
     if checked:
         illegal = ~F.coalesce(topic.rlike(_TOPIC), false())
         illegal = F.when(topic.eqNullSafe(F.col("topic")), false()).otherwise(illegal)
         problem_text = F.concat(
-            F.lit("the route leads to no legal topic: "), F.coalesce(topic, F.lit("null"))
+            F.lit("the route gives an invalid topic name: "), F.coalesce(topic, F.lit("null"))
         )
         rows = rows.fail(turn, illegal, F.substring(problem_text, 1, 400))
     return rows.with_columns({"topic": topic}, turn)
 
 
 def topic_problems(where: str, template: str) -> Iterator[StepProblem]:
-    """What is wrong with a topic that may name fields."""
+    """The problems of a topic that may contain fields."""
     for name in _HOLE.findall(template):
         if not is_path(name):
-            yield where, f"{{{name}}} names no field", ""
+            yield where, f"{{{name}}} is not a field", ""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", _HOLE.sub("x", template)):
-        yield where, f"{template!r} is no topic", "letters, digits, dot, dash, underscore"
+        yield (
+            where,
+            f"{template!r} is not a topic name",
+            "use letters, digits, dot, dash, underscore",
+        )
 
 
 def _route_problems(
     routes: Sequence[ContentRoute | RegexRoute], default_topic: str | None
 ) -> Iterator[StepProblem]:
     if not routes and default_topic is None:
-        yield "routes", "no route is given", ""
+        yield "routes", "no route is defined", ""
     if len(routes) > ROUTES_MAX:
         yield "routes", f"more than {ROUTES_MAX} routes", "use several steps"
     for index, route in enumerate(routes):

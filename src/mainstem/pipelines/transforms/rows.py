@@ -1,11 +1,11 @@
-"""The working frame of a plan: wire columns, the parsed record beside them, and what went wrong.
+"""The working frame of a plan: wire columns, the parsed record, and errors.
 
     open -> (parse) -> edit, route, drop, fail ... -> close
 
-Promises: a record that no step applied to keeps its bytes; a record that failed keeps everything
-it came with; a null value (a tombstone) has no fields and passes every step that wants some. A
-*change event* (an object with ``op``, ``source`` and ``before`` or ``after``) is taken apart: steps
-see the fields of its row, in both images, and the envelope is put round them again at the end.
+Guarantees: a record that no step applied to keeps its bytes; a record that failed is kept
+unmodified; a null value (a tombstone) has no fields and passes every step that needs some. A
+*change event* (an object with ``op``, ``source`` and ``before`` or ``after``) is unwrapped: steps
+see the fields of its row, in both images, and the envelope is restored at the end.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ _GONE: Final = "__gone"
 _PARSED: Final = "__parsed"
 _NAMES: Final = "__names"
 _COMPARED_MAX: Final = 8
-"""Records of so many fields have their names compared one by one, without a set of them."""
+"""Up to this number of fields, duplicate names are found by comparing them, without a set."""
 _WHOLE: Final = "__whole"
 _TEXT: Final = "__text"
 _INFINITY: Final = b"Infinity"
@@ -46,26 +46,26 @@ _STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false
 
 
 class StepContext(NamedTuple):
-    """The turn of one step: how it is called and to which records it applies (None: to all)."""
+    """The context of one step: its label and the records that it applies to (None: all)."""
 
     label: str
     applies: Column | None = None
     where: str = ""
-    """Its place in the pipeline file."""
+    """Its path in the pipeline file."""
 
     def chosen(self, new: Column, old: Column) -> Column:
-        """The new value where the step applies."""
+        """The new value if the step applies."""
         return new if self.applies is None else F.when(self.applies, new).otherwise(old)
 
     def and_(self, condition: Column) -> Column:
-        """Where the step applies and a condition holds; never null."""
+        """Whether the step applies and a condition is true; never null."""
         met = condition if self.applies is None else self.applies & condition
         return F.coalesce(met, false())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A frame on its way through the steps."""
+    """A frame that is processed by steps."""
 
     frame: DataFrame
     parsed: bool = False
@@ -74,16 +74,16 @@ class Rows:
     kept: frozenset[str] = frozenset()
     """Wire columns that a step may have changed; a copy is kept for dead letters."""
     faulty: bool = False
-    """Whether any step so far may have failed."""
+    """Whether any step so far may have failed records."""
     set_aside: tuple[DataFrame, ...] = ()
-    """Records that failed before the frame was cut: wire columns, ``error``, ``step``."""
+    """Records that failed before the frame was rebuilt: wire columns, ``error``, ``step``."""
 
     def parse(self) -> "Rows":
-        """Looks into the values; what is wrong with one is remembered until a step needs it."""
+        """Parses the values; an error is kept until a step needs the value."""
         return self if self.parsed else replace(self, frame=_parsed(self.frame), parsed=True)
 
     def require_fields(self, turn: StepContext) -> "Rows":
-        """Fails records whose value a step would need to look into but cannot."""
+        """Fails records whose value a step needs but which cannot be parsed."""
         return self.fail(turn, F.col(_MALFORMED).isNotNull(), F.col(_MALFORMED))
 
     def edit(self, change: Callable[[Column], Column], turn: StepContext) -> "Rows":
@@ -92,18 +92,18 @@ class Rows:
         return self.replace_fields(images, turn)
 
     def replace_fields(self, columns: dict[str, Column], turn: StepContext) -> "Rows":
-        """Sets columns of the working frame and notes that the value has to be written anew."""
+        """Sets columns of the working frame and marks the value to be written again."""
         applied = true() if turn.applies is None else turn.applies
         marked = F.col(_CHANGED) | (applied & F.col(_MALFORMED).isNull())
         frame = self.frame.withColumns({**columns, _CHANGED: marked})
         return replace(self, frame=frame, changed_by=turn.label)
 
     def beside(self, columns: dict[str, Column]) -> "Rows":
-        """Adds columns of a step's own to the working frame."""
+        """Adds a step's temporary columns to the working frame."""
         return replace(self, frame=self.frame.withColumns(columns))
 
     def without(self, *names: str) -> "Rows":
-        """Takes such columns away again."""
+        """Removes temporary columns."""
         return replace(self, frame=self.frame.drop(*names))
 
     def with_columns(self, columns: dict[str, Column], turn: StepContext) -> "Rows":
@@ -115,7 +115,7 @@ class Rows:
         return replace(self, frame=frame, kept=self.kept | fresh)
 
     def fail(self, turn: StepContext, condition: Column, message: Column | str) -> "Rows":
-        """Gives up on records for which a condition holds; the first failure counts."""
+        """Fails records for which a condition is true; the first failure is kept."""
         problem_text = F.lit(message) if isinstance(message, str) else message
         fault = F.struct(F.lit(turn.label).alias("step"), problem_text.alias("error"))
         frame = self.frame.withColumn(
@@ -130,7 +130,7 @@ class Rows:
         return replace(self, frame=frame)
 
     def unwrap_change(self, fields: Column, turn: StepContext) -> "Rows":
-        """Takes the envelope off change events and leaves ``fields`` as the record."""
+        """Removes the envelope of change events and leaves ``fields`` as the record."""
         was_wrapped = F.col(_WRAPPED)
         columns = {
             FIELDS: turn.chosen(
@@ -143,7 +143,7 @@ class Rows:
         return self.replace_fields(columns, StepContext(turn.label, only_changes))
 
     def replace_value(self, value: Column, turn: StepContext) -> "Rows":
-        """Gives a record another value as bytes; it has not been looked into yet."""
+        """Sets the value of a record as bytes, not parsed yet."""
         rows = self.close_value().with_columns({"value": value}, turn)
         frame = rows.frame.drop(*_SIDE_COLUMNS, PLAIN_FIELDS)
         return replace(rows, frame=frame, parsed=False)
@@ -159,16 +159,16 @@ class Rows:
         whole = F.when(F.col(_WRAPPED), wrapped).otherwise(F.col(FIELDS))
         text = F.when(F.col(_CHANGED), F.to_json(whole))
         rows = replace(self, frame=self.frame.withColumn(_TEXT, text), changed_by="")
-        # A number beyond the range of a double would go on as a text.
+        # A number beyond the range of a double would be written as a string.
         infinite = F.col(_TEXT).contains('Infinity"') & ~F.col("value").contains(F.lit(_INFINITY))
         turn = StepContext(self.changed_by)
-        rows = rows.fail(turn, infinite, "a number is beyond the range of a double")
+        rows = rows.fail(turn, infinite, "a number is out of the range of a double")
         changed = StepContext(self.changed_by, F.col(_CHANGED))
         rows = rows.with_columns({"value": F.col(_TEXT).cast("binary")}, changed)
         return replace(rows, frame=rows.frame.drop(_TEXT))
 
     def close(self, keep: tuple[str, ...] = ()) -> DataFrame:
-        """The wire columns with ``error`` and ``step``, null in records that are well."""
+        """The wire columns with ``error`` and ``step``, which are null in good records."""
         rows = self.close_value()
         fault = F.col(_FAULT)
 
@@ -186,23 +186,23 @@ _SIDE_COLUMNS: Final = (FIELDS, BEFORE, ENVELOPE, _WRAPPED, _MALFORMED, _CHANGED
 
 
 def open_rows(frame: DataFrame, set_aside: tuple[DataFrame, ...] = ()) -> Rows:
-    """Begins with any frame: the columns of a source become one JSON object per row."""
+    """Opens any frame: the columns of a source become one JSON object per row."""
     no_fault = F.lit(None).cast("struct<step:string,error:string>")
     return Rows(as_wire(frame).withColumn(_FAULT, no_fault), set_aside=set_aside)
 
 
 def row_fields() -> Column:
-    """The fields of a record; of a deletion, those of the row that is gone."""
+    """The fields of a record; of a deletion, those of the deleted row."""
     return F.coalesce(F.col(FIELDS), F.col(BEFORE))
 
 
 def change_source(name: str) -> Column:
-    """A word of where a change event comes from, such as ``table``; null in other records."""
+    """A field of a change event's ``source``, such as ``table``; null in other records."""
     return F.try_variant_get(F.col(ENVELOPE)["source"], f"$.{name}", "string")
 
 
 def change_word(name: str) -> Column:
-    """A word of the envelope itself, such as ``op``; null in records that are no change events."""
+    """A field of the envelope itself, such as ``op``; null in other records."""
     return F.try_variant_get(F.col(ENVELOPE)[name], "$", "string")
 
 
@@ -211,12 +211,12 @@ def _image(name: str) -> Column:
 
 
 def _parsed(frame: DataFrame) -> DataFrame:
-    """Adds the parsed record, and what is wrong with it.
+    """Adds the parsed record, and its errors.
 
-    Spark's parser stops after the first value and would take ``{"a":1} x`` for ``{"a":1}``. So the
-    text is parsed inside an object of our own: whatever follows it, or is missing from it, then
-    spoils what we wrote round it. Where the source has parsed a record there is nothing to do and
-    nothing to doubt: its names are distinct, and it is no change event.
+    Spark's parser stops after the first value and would parse ``{"a":1} x`` as ``{"a":1}``. So the
+    text is parsed inside an enclosing object: anything that follows it, or is missing from it,
+    makes that object invalid. If the source has parsed a record, no check is needed: its names are
+    distinct, and it is not a change event.
     """
     if PLAIN_FIELDS not in frame.columns:
         frame = frame.withColumn(PLAIN_FIELDS, F.lit(None).cast(FIELDS_TYPE))
@@ -234,7 +234,7 @@ def _parsed(frame: DataFrame) -> DataFrame:
             record.isNull(),
             F.lit("the value is not a JSON object, or one inside it has a field twice"),
         )
-        .when(_is_there_twice(names), F.lit("a field is there twice"))
+        .when(_is_there_twice(names), F.lit("a field occurs twice"))
     )
     frame = frame.withColumn(_MALFORMED, malformed)
     whole = F.coalesce(plain, F.when(F.col(_MALFORMED).isNull(), record))
@@ -245,10 +245,10 @@ def _parsed(frame: DataFrame) -> DataFrame:
 
 
 def _is_there_twice(names: Column) -> Column:
-    """Whether one of some names occurs again.
+    """Whether one of some names occurs twice.
 
-    Spark makes a hash set for ``array_distinct`` and calls out of its generated code for it; of a
-    few names it is cheaper to look for each one's first place.
+    Spark creates a hash set for ``array_distinct`` and leaves its generated code for it; for a few
+    names it is cheaper to look for each one's first index.
     """
     count = F.size(names)
     again = [

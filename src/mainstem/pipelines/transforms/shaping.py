@@ -31,9 +31,9 @@ FLATTEN_DEPTH_MAX: Final = 32
 
 
 class ReplaceField(Step, frozen=True, kw_only=True):
-    """Keeps only some fields, takes some away, and renames: in this order.
+    """Keeps only some fields, removes some, and renames: in this order.
 
-    A field that is renamed takes the place of one that already bears the name.
+    A renamed field replaces an existing one of that name.
     """
 
     renames: dict[str, str] = setting(default_factory=dict)
@@ -41,9 +41,9 @@ class ReplaceField(Step, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         if not (self.renames or self.include or self.exclude):
-            yield "", "nothing to do", "give renames, include or exclude"
+            yield "", "nothing to do", "set renames, include or exclude"
         yield from path_problems("renames", (*self.renames, *self.renames.values()), required=False)
         yield from path_problems("include", self.include, required=False)
         yield from path_problems("exclude", self.exclude, required=False)
@@ -52,11 +52,11 @@ class ReplaceField(Step, frozen=True, kw_only=True):
             yield "renames", f"two fields are renamed to {name!r}", "choose different names"
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Leaves, removes and renames fields."""
+        """Keeps, removes and renames fields."""
         for old, new in self.renames.items():
             if parse_path(new).rest is not None:
                 stuck = leads_nowhere(row_fields(), new) & has(row_fields(), old)
-                rows = rows.fail(turn, stuck, f"{new!r} lies below a field that is no object")
+                rows = rows.fail(turn, stuck, f"the parent of {new!r} is not an object")
         return rows.edit(self._replaced, turn)
 
     def _replaced(self, fields: Column) -> Column:
@@ -69,12 +69,12 @@ class ReplaceField(Step, frozen=True, kw_only=True):
 
 
 class RemoveField(Step, frozen=True, kw_only=True):
-    """Takes fields away."""
+    """Removes fields."""
 
     fields: tuple[str, ...]
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         return path_problems("fields", self.fields)
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
@@ -83,11 +83,11 @@ class RemoveField(Step, frozen=True, kw_only=True):
 
 
 class InsertField(Step, frozen=True, kw_only=True):
-    """Adds fields: constants, the time, and where the record stands.
+    """Adds fields: constants, the time, and the record's topic and partition.
 
-    ``timestamp_field`` and ``date_field`` get the moment (UTC) at which the batch is worked on;
-    ``record_timestamp_field`` the record's own. With ``overwrite: false`` fields that are already
-    there are left alone.
+    ``timestamp_field`` and ``date_field`` get the time (UTC) at which the batch is processed;
+    ``record_timestamp_field`` the record's own. With ``overwrite: false`` existing fields are
+    unchanged.
     """
 
     static_fields: dict[str, Any] = setting(default_factory=dict)
@@ -99,7 +99,7 @@ class InsertField(Step, frozen=True, kw_only=True):
     overwrite: bool = True
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         computed = [name for name in self._computed_names() if name is not None]
         yield from path_problems("static_fields", self.static_fields, required=not computed)
         yield from path_problems("", computed, required=False)
@@ -132,20 +132,20 @@ class InsertField(Step, frozen=True, kw_only=True):
 
 
 class Flatten(Step, frozen=True, kw_only=True):
-    """Lifts the fields of nested objects to the first level: ``{"a":{"b":1}}`` to ``{"a.b":1}``.
+    """Moves the fields of nested objects to the first level: ``{"a":{"b":1}}`` to ``{"a.b":1}``.
 
-    ``max_depth`` is how many levels are lifted, 0 all of them. Arrays and empty objects are values
-    like others. A record in which two fields would bear one name fails.
+    ``max_depth`` is the number of levels that are flattened, 0 means all. Arrays and empty objects
+    are not flattened. A record in which two fields would have the same name fails.
     """
 
     delimiter: Annotated[str, Meta(max_length=20)] = "."
     max_depth: Annotated[int, Meta(ge=0, le=FLATTEN_DEPTH_MAX)] = 0
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Lifts level after level."""
+        """Flattens level by level."""
         names = F.transform(self._entries(row_fields()), lambda entry: entry["key"])
         twice = F.size(F.array_distinct(names)) != F.size(names)
-        rows = rows.fail(turn, twice, "two fields would bear the same name after flattening")
+        rows = rows.fail(turn, twice, "two fields would have the same name after flattening")
 
         def flat(fields: Column) -> Column:
             entries = self._entries(fields)
@@ -178,22 +178,22 @@ class Flatten(Step, frozen=True, kw_only=True):
 
 
 class Unwrap(Step, frozen=True, kw_only=True):
-    """Lifts the fields of one nested object to the first level, in place of what held it.
+    """Moves the fields of one nested object to the first level, in place of its parent.
 
     ``{"id":1,"payload":{"data":{"x":2}}}`` with ``field: payload.data`` becomes
     ``{"id":1,"x":2}``; with ``only: true`` it becomes ``{"x":2}``. A record without the field is
-    left alone; one in which it is neither an object nor null fails.
+    unchanged; one in which it is neither an object nor null fails.
     """
 
     field: str
     only: bool = False
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         return path_problems("field", [self.field])
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """Lifts the object."""
+        """Unwraps the object."""
         found = value_at(row_fields(), self.field)
         odd = found.isNotNull() & ~F.is_variant_null(found) & as_fields(found).isNull()
         rows = rows.fail(turn, odd, f"{self.field!r} is not an object")
@@ -208,7 +208,7 @@ class Unwrap(Step, frozen=True, kw_only=True):
 
 
 def insert(rows: Rows, values: Mapping[str, Column], turn: StepContext, *, overwrite: bool) -> Rows:
-    """Adds fields to records, failing those in which a name leads through a scalar."""
+    """Adds fields to records; fails those in which a path leads through a scalar."""
     for name, value in values.items():
         rows = fail_where_not_object(rows, name, turn)
 
@@ -221,11 +221,11 @@ def insert(rows: Rows, values: Mapping[str, Column], turn: StepContext, *, overw
 
 
 def fail_where_not_object(rows: Rows, name: str, turn: StepContext) -> Rows:
-    """Fails records in which a field would have to be put into something that is no object."""
+    """Fails records in which the parent of a field is not an object."""
     if parse_path(name).rest is None:
         return rows
     stuck = leads_nowhere(row_fields(), name)
-    return rows.fail(turn, stuck, f"{name!r} lies below a field that is no object")
+    return rows.fail(turn, stuck, f"the parent of {name!r} is not an object")
 
 
 def _has_fields(value: Column) -> Column:
@@ -233,14 +233,14 @@ def _has_fields(value: Column) -> Column:
 
 
 def _renamed(fields: Column, renames: Mapping[str, str]) -> Column:
-    """Renames on the first level in one pass, each field at its place."""
+    """Renames on the first level in one pass, each field in its position."""
     if not renames:
         return fields
     names = {parse_path(old).top: parse_path(new).top for old, new in renames.items()}
     whole = fields
 
     def replaced(key: Column) -> Column:
-        """Whether another field takes this one's name."""
+        """Whether another field is renamed to this name."""
         taken: Column = false()
         for old, new in names.items():
             if new not in names:

@@ -1,9 +1,9 @@
-"""``sql``: windows, aggregations, joins with itself; whatever Spark's SQL can say about records.
+"""``sql``: windows, aggregations, self-joins and other Spark SQL queries on records.
 
-The step is given the records as a table ``input``, whose columns are those of ``schema`` and, with
-a leading underscore, the parts of the record: ``_topic``, ``_key``, ``_headers``, ``_partition``,
-``_timestamp``. Of the result, columns of these names become the parts of new records again and all
-others one JSON object; a column ``_value`` is taken as the value itself.
+The step gets the records as a table ``input``, whose columns are those of ``schema`` and, with a
+leading underscore, the fields of the record: ``_topic``, ``_key``, ``_headers``, ``_partition``,
+``_timestamp``. Columns of the result with these names become the fields of new records, and all
+others one JSON object; a column ``_value`` is used as the value itself.
 """
 
 import re
@@ -44,33 +44,33 @@ class Watermark(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sql(Step, frozen=True, kw_only=True):
-    """Runs a query over the records. It takes no predicate: the query has its WHERE.
+    """Runs a query on the records. It supports no predicate: use WHERE in the query.
 
-    ``schema`` declares the columns of the JSON values, as in ``id bigint, at timestamp``; values
-    that do not fit fail. Without one there is a column ``fields``, a ``map<string, variant>``.
+    ``schema`` declares the columns of the JSON values, such as ``id bigint, at timestamp``; values
+    that do not match fail. Without it there is a column ``fields``, a ``map<string, variant>``.
     Tombstones are rows of nulls. ``output_mode`` is how results of aggregations are written:
-    ``append`` once a window has closed (needs ``watermark``), ``update`` whenever they change.
+    ``append`` once a window has closed (requires ``watermark``), ``update`` whenever they change.
     """
 
-    needs_fields: ClassVar[bool] = False  # with a schema they are read in another way
+    needs_fields: ClassVar[bool] = False  # with a schema they are parsed differently
     query: str
     schema: str | None = None
     watermark: Watermark | None = None
     output_mode: OutputMode = "append"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell; Spark reads the query itself later."""
+        """Problems that the types of the settings do not express; Spark parses the query later."""
         if not re.search(r"\binput\b", self.query, re.IGNORECASE):
             yield "query", "the query does not read the table input", "SELECT ... FROM input"
         if self.watermark is not None and not _DURATION.fullmatch(self.watermark.delay):
             yield (
                 "watermark.delay",
-                f"{self.watermark.delay!r} is no duration",
+                f"{self.watermark.delay!r} is not a duration",
                 "such as 10 minutes",
             )
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
-        """The records of the result; those that cannot be read are set aside."""
+        """The records of the result; those that cannot be parsed are set aside."""
         aside = rows.set_aside
         if self.schema is None:
             marked = rows.parse().require_fields(turn).close(keep=(FIELDS,))

@@ -1,4 +1,4 @@
-"""The shape of a step: settings that check themselves, and a turn at the working frame."""
+"""The interface of a step: settings that check themselves, and their application to a frame."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal, TypeVar
@@ -11,34 +11,34 @@ from mainstem.pipelines.transforms.predicate import StepProblem, path_problem
 from mainstem.pipelines.transforms.rows import Rows, StepContext
 
 OnError = Literal["dead_letter", "null", "keep"]
-"""What becomes of a field that cannot be converted."""
+"""What happens to a field that cannot be converted."""
 
 FIELDS_NAMED_MAX = 1000
 StructT = TypeVar("StructT", bound=Struct)
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One transformation. Subclasses are its settings and know what to do with rows."""
+    """One transformation. Subclasses define its settings and its effect on rows."""
 
     needs_fields: ClassVar[bool] = True
-    """Whether the value has to be looked into."""
+    """Whether the parsed value is needed."""
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell; nothing is wrong by default."""
+        """Problems that the types of the settings do not express; none by default."""
         return ()
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Adds the step to the frame."""
-        raise AssertionError(f"{type(self).__name__} does nothing")
+        raise AssertionError(f"{type(self).__name__} does not implement apply")
 
 
 def path_problems(
     where: str, names: Iterable[str], *, required: bool = True
 ) -> Iterator[StepProblem]:
-    """What is wrong with a list of field names."""
+    """The problems of a list of field names."""
     listed = list(names)
     if required and not listed:
-        yield where, "no field is named", "name at least one"
+        yield where, "no field is given", "add at least one"
     if len(listed) > FIELDS_NAMED_MAX:
         yield where, f"more than {FIELDS_NAMED_MAX} fields", "use several steps"
     for name in listed:
@@ -47,9 +47,9 @@ def path_problems(
 
 
 def read(kind: type[StructT], given: object, where: str) -> StructT | list[Problem]:
-    """Turns part of a pipeline file into its struct, or says everything that is wrong with it."""
+    """Converts part of a pipeline file to its struct, or returns all its problems."""
     if not isinstance(given, Mapping):
-        return [Problem(where, f"an object is wanted, not {_kind(given)}")]
+        return [Problem(where, f"expected an object, got {_kind(given)}")]
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     problems = [_unknown(str(key), fields, where) for key in given if key not in fields]
     for name, field in fields.items():
@@ -70,8 +70,8 @@ def read(kind: type[StructT], given: object, where: str) -> StructT | list[Probl
 
 
 def _unknown(key: str, known: Iterable[str], where: str) -> Problem:
-    remedy = nearest(key, known) or f"known here: {', '.join(known) or 'nothing'}"
-    return Problem(f"{where}.{key}", "is not known here", remedy)
+    remedy = nearest(key, known) or f"known: {', '.join(known) or 'nothing'}"
+    return Problem(f"{where}.{key}", "is unknown", remedy)
 
 
 def _refused(error: msgspec.ValidationError, where: str) -> Problem:

@@ -1,6 +1,6 @@
-"""Points in time between the ways that records write them.
+"""Converts points in time between formats.
 
-All of it counts on a session whose time zone is UTC, which a plan makes sure of.
+This requires a session whose time zone is UTC, which a plan checks.
 """
 
 from collections.abc import Iterable
@@ -22,24 +22,24 @@ Format = Literal[
 ]
 Source = Literal["auto", "iso8601", "epoch_seconds", "epoch_millis", "epoch_micros", "pattern"]
 _EPOCHS: Final = {"epoch_seconds": 1_000_000, "epoch_millis": 1_000, "epoch_micros": 1}
-# Without a unit a number tells its own by its size: in seconds these bounds lie in the year 5138,
+# Without a unit, a number's size determines it: in seconds these bounds are in the year 5138,
 # in the next finer unit in 1973.
 _SECONDS_UNTIL: Final = 100_000_000_000
 _MILLIS_UNTIL: Final = 100_000_000_000_000
 _MICROS_UNTIL: Final = 100_000_000_000_000_000
-# The years 1 to 9999: what calendars, and the formats that we write, can tell.
+# The years 1 to 9999: the range of calendars and of the output formats.
 _FIRST_MICROS: Final = -62_135_596_800_000_000
 _LAST_MICROS: Final = 253_402_300_799_999_999
 _OFFSET: Final = r"(?:[zZ]|[+-]\d{2}:?\d{2})$"
 
 
 class TimestampConverter(Step, frozen=True, kw_only=True):
-    """Writes points in time in another format.
+    """Converts points in time to another format.
 
-    ``from`` tells what the values are: ``auto`` takes numbers for seconds, milliseconds,
-    microseconds or nanoseconds by their size and texts for ISO 8601; ``pattern`` reads texts by
-    ``pattern``. A text without an offset is in ``timezone``. What cannot be read follows
-    ``on_error``.
+    ``from`` is the format of the values: ``auto`` interprets numbers as seconds, milliseconds,
+    microseconds or nanoseconds by their size and texts as ISO 8601; ``pattern`` parses texts by
+    ``pattern``. A text without an offset is in ``timezone``. Values that cannot be parsed are
+    handled as ``on_error`` specifies.
     """
 
     fields: tuple[str, ...]
@@ -50,11 +50,11 @@ class TimestampConverter(Step, frozen=True, kw_only=True):
     on_error: OnError = "dead_letter"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields)
         yield from zone_problems("timezone", self.timezone)
         if (self.source == "pattern") != (self.pattern is not None):
-            yield "pattern", "a pattern goes with from: pattern", ""
+            yield "pattern", "pattern must be set with from: pattern, and only then", ""
 
     def apply(self, rows: Rows, turn: StepContext) -> Rows:
         """Converts the fields that a record has and that are not null."""
@@ -79,10 +79,10 @@ class TimestampConverter(Step, frozen=True, kw_only=True):
 
 
 class TimezoneConverter(Step, frozen=True, kw_only=True):
-    """Writes points in time as the wall clock of another zone shows them, with its offset.
+    """Converts points in time to local time of another zone, with its offset.
 
     A text without an offset is in ``from``; numbers and texts with one are points in time already.
-    With ``date_only`` the day in that zone is left.
+    With ``date_only`` only the date in that zone is kept.
     """
 
     fields: tuple[str, ...]
@@ -92,7 +92,7 @@ class TimezoneConverter(Step, frozen=True, kw_only=True):
     on_error: OnError = "dead_letter"
 
     def problems(self) -> Iterable[StepProblem]:
-        """What the types of the settings do not tell."""
+        """Problems that the types of the settings do not express."""
         yield from path_problems("fields", self.fields)
         yield from zone_problems("from", self.source)
         yield from zone_problems("to", self.to)
@@ -112,7 +112,7 @@ class TimezoneConverter(Step, frozen=True, kw_only=True):
 
 
 def instant(value: Column, zone: str) -> Column:
-    """The point in time that a value means; null if it means none."""
+    """The point in time of a value; null if it is invalid."""
     number = F.try_variant_get(value, "$", "decimal(38,9)")
     size = F.abs(number)
     micros = (
@@ -144,9 +144,9 @@ def iso8601(at: Column) -> Column:
 
 
 def zone_problems(where: str, zone: str) -> Iterable[StepProblem]:
-    """What is wrong with the name of a time zone."""
+    """The problem of a time zone name."""
     if zone not in available_timezones():
-        yield where, f"{zone!r} is no time zone", "use an IANA name such as Europe/Berlin"
+        yield where, f"{zone!r} is not a time zone", "use an IANA name such as Europe/Berlin"
 
 
 def _from_text(plain: Column, zone: str) -> Column:

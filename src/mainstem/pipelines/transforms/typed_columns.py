@@ -1,10 +1,10 @@
-"""JSON values as columns of a declared schema, for sinks that keep tables and for the sql step.
+"""JSON values as columns of a declared schema, for table sinks and for the sql step.
 
     good, bad = structured(frame, "id bigint, amount decimal(10,2), at timestamp")
 
-Promises: a value that is not one JSON object, or in which a field does not fit its column, is
-never half read: it comes back as it was, with the reason. Absent fields are null; fields without a
-column are left out; decimals keep their digits.
+Guarantees: a value that is not one JSON object, or in which a field does not match its column, is
+never partially read: it is returned unmodified, with the reason. Absent fields are null; fields
+without a column are omitted; decimals keep their digits.
 """
 
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ _OPTIONS: Final = {
 
 
 class TransformResult(NamedTuple):
-    """Records that went through, and those that could not (wire columns, ``error``, ``step``)."""
+    """Records that were processed, and those that failed (wire columns, ``error``, ``step``)."""
 
     frame: DataFrame
     dead: DataFrame | None
@@ -38,12 +38,12 @@ class TransformResult(NamedTuple):
 def structured(
     frame: DataFrame, schema: str | StructType, *, step: str = "schema"
 ) -> TransformResult:
-    """A wire frame as columns of a schema, with the parts of the record as ``_topic``, ``_key`` ...
+    """A wire frame as columns of a schema, with the record's fields as ``_topic``, ``_key`` ...
 
     Tombstones are rows in which every column of the schema is null.
 
     Raises:
-        Problems: the schema cannot be read, or names a column like a part of the record.
+        Problems: the schema is invalid, or has a column named like a field of the record.
     """
     columns = read_schema(schema, step)
     none = F.lit(None).cast("string")
@@ -56,7 +56,7 @@ def read_schema(schema: str | StructType, where: str) -> StructType:
     """The columns that a schema declares.
 
     Raises:
-        Problems: it cannot be read, or a column is named like a part of the record.
+        Problems: it is invalid, or a column is named like a field of the record.
     """
     try:
         columns = schema if isinstance(schema, StructType) else DataType.fromDDL(schema)
@@ -65,15 +65,15 @@ def read_schema(schema: str | StructType, where: str) -> StructType:
         remedy = "such as: id bigint, amount decimal(10,2), at timestamp"
         raise Problems([Problem(where, f"not a schema: {problem_text}", remedy)]) from error
     if not isinstance(columns, StructType):
-        raise Problems([Problem(where, "not a schema: it names no columns")])
+        raise Problems([Problem(where, "not a schema: it has no columns")])
     clashes = sorted({f"_{part}" for part in PARTS} & set(columns.names))
     if clashes:
-        raise Problems([Problem(where, f"{', '.join(clashes)} is a part of every record")])
+        raise Problems([Problem(where, f"{', '.join(clashes)} is a reserved name")])
     return columns
 
 
 def with_columns(marked: DataFrame, columns: StructType, step: str) -> DataFrame:
-    """Parses the values of records that are well so far, and marks those that do not fit."""
+    """Parses the values of records without errors, and marks those that do not match."""
     framed = F.concat(F.lit('{"r":'), F.col("value").cast("string"), F.lit(',"s":0}'))
     kind = f"struct<r:{columns.simpleString()},s:int,{_CORRUPT}:string>"
     parsed = F.from_json(framed, kind, _OPTIONS)
@@ -82,7 +82,7 @@ def with_columns(marked: DataFrame, columns: StructType, step: str) -> DataFrame
     whole = typed["s"].isNotNull() & typed["r"].isNotNull() & typed[_CORRUPT].isNull()
     unfit = F.col("error").isNull() & F.col("value").isNotNull()
     unfit &= ~F.coalesce(whole & F.is_valid_utf8(F.col("value").cast("string")), false())
-    problem_text = f"the value does not fit the schema {columns.simpleString()[7:-1]}"[:400]
+    problem_text = f"the value does not match the schema {columns.simpleString()[7:-1]}"[:400]
     return pinned(
         frame,
         {
@@ -93,7 +93,7 @@ def with_columns(marked: DataFrame, columns: StructType, step: str) -> DataFrame
 
 
 def table_of(checked: DataFrame, columns: StructType) -> DataFrame:
-    """The rows that fit, as columns."""
+    """The rows that match, as columns."""
     typed = F.col(_TYPED)["r"]
     parts = (F.col(part).alias(f"_{part}") for part in PARTS)
     own = (typed[name].alias(name) for name in columns.names)
@@ -106,11 +106,11 @@ def dead_of(checked: DataFrame) -> DataFrame:
 
 
 def pinned(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
-    """Adds columns in such a way that a filter on them is not carried below.
+    """Adds columns in such a way that a filter on them is not pushed down.
 
     Spark would otherwise push the filter to the source and parse every value a second time there.
-    It leaves projections alone that it must take for non-deterministic. Streams allow ``rand``,
-    and the optimiser knows that ``rand() >= 0`` is true, but not this.
+    It does not push through projections that it considers non-deterministic. Streams allow
+    ``rand``, and the optimiser knows that ``rand() >= 0`` is true, but not this.
     """
     always = F.rand(0) + F.lit(1.0) > F.lit(0.5)
     first, *rest = columns

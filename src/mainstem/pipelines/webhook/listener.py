@@ -1,10 +1,10 @@
-"""The HTTP listener of the ``http-webhook`` source, in a thread with a loop of its own.
+"""The HTTP listener of the ``http-webhook`` source, in a thread with its own event loop.
 
     2xx  the request is on disk          413  the body is too large
-    401  token or signature is wrong     503  no space or no disk, come back (``Retry-After``)
+    401  token or signature is wrong     503  no space or no disk, retry later (``Retry-After``)
 
-Promises: every request is answered, whatever the disk does; what waits for it is bounded in number
-and bytes. A request whose ``Idempotency-Key`` was kept a short while ago is accepted and not kept
+Guarantees: every request is answered, whatever the disk does; requests that wait for it are bounded
+in number and bytes. A request with a recently stored ``Idempotency-Key`` is accepted and not stored
 again.
 """
 
@@ -42,7 +42,7 @@ Waiting = tuple[_webhook_spool.Request, asyncio.Future[None]]
 
 
 class ListenerSettings(Struct, frozen=True, kw_only=True):
-    """Where to listen and whom to believe."""
+    """Address and authentication of the listener."""
 
     host: str
     port: int
@@ -90,15 +90,15 @@ class WebhookListener:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that it listens on."""
         found: int = self._socket.getsockname()[1]
         return found
 
     def start(self) -> None:
-        """Begin to answer.
+        """Start to serve.
 
         Raises:
-            Unavailable: the listener did not come up.
+            Unavailable: the listener did not start.
         """
         self._thread.start()
         deadline = time.monotonic() + START_WAIT_MAX_S
@@ -108,7 +108,7 @@ class WebhookListener:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Answer what is under way and stop."""
+        """Answer requests in progress and stop."""
         self._server.should_exit = True
         self._thread.join(START_WAIT_MAX_S)
         self._socket.close()
@@ -150,7 +150,7 @@ class WebhookListener:
 
 
 class RequestGroupCommit:
-    """Requests that wait for the disk share one sync."""
+    """Group commit: requests that wait for the disk share one sync."""
 
     def __init__(self, spool: RequestSpool) -> None:
         self._spool = spool
@@ -161,12 +161,12 @@ class RequestGroupCommit:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may wait."""
+        """Whether no more requests may wait."""
         too_many = len(self._waiting) >= WAITING_MAX
         return too_many or self.waiting_bytes >= WEBHOOK_WAITING_BYTES_MAX
 
     async def keep(self, request: _webhook_spool.Request) -> None:
-        """Returns when the request is safe.
+        """Store a request; returns when it is on disk.
 
         Raises:
             Unavailable: there is no space.
@@ -197,7 +197,7 @@ class RequestGroupCommit:
                 _fail(waiting, error)
                 continue
             except BaseException as error:
-                # Our own mistake, or the end of the process: nobody is left without an answer.
+                # A bug, or the end of the process: every request still gets an answer.
                 _fail(waiting, Unavailable(ErrorCode.STORAGE_FAILED, f"the spool failed: {error}"))
                 raise
             for each in fresh:
@@ -214,7 +214,7 @@ def _fail(waiting: Iterable[Waiting], error: Unavailable) -> None:
 
 
 class _RecentKeys:
-    """Idempotency keys, the most recent ones."""
+    """The most recent idempotency keys."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._keys: OrderedDict[str, None] = OrderedDict()
@@ -241,7 +241,7 @@ async def _body(request: Request, bytes_max: int) -> bytes | None:
                 return None
             pieces.append(piece)
     except ClientDisconnect:
-        return None  # nobody hears the answer
+        return None  # the client has disconnected
     return b"".join(pieces)
 
 

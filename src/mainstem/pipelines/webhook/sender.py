@@ -1,9 +1,9 @@
-"""Sends the records of a micro-batch to an HTTP address, each with an idempotency key.
+"""Sends the records of a micro-batch to an HTTP URL, each with an idempotency key.
 
-Records with the same key go one after the other; records with different keys go side by side. An
-answer of 429 or 5xx, or none, is waited out; one of the other 4xx is final and becomes a dead
-letter. The key is ``<pipeline>-<query>-<batch>-<row>``: the same when a batch is repeated after a
-crash, so a receiver that remembers keys handles every record once.
+Records with the same key are sent one after the other; records with different keys concurrently.
+After an answer of 429 or 5xx, or none, the request is retried; other 4xx are final and become dead
+letters. The key is ``<pipeline>-<query>-<batch>-<row>``: the same when a batch is repeated after a
+crash, so a receiver that stores keys processes every record once.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 
-WAITING_MAX: Final = 32  # records in front of each lane
+WAITING_MAX: Final = 32  # records that wait for each lane
 REFUSED_MAX: Final = 10_000  # dead letters of one batch, held in memory
 BODY_SHOWN_MAX: Final = 200
 PASSING: Final = frozenset({408, 425, 429})
 
 
 class SenderSettings(Struct, frozen=True, kw_only=True):
-    """Where records go and how patient the sender is."""
+    """Receiver, concurrency and retries of the sender."""
 
     url: str
     method: str
@@ -41,14 +41,14 @@ class SenderSettings(Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(Struct, frozen=True):
-    """One record on its way; ``row`` is the whole wire row."""
+    """One record to send; ``row`` is the whole wire row."""
 
     idempotency_key: str
     row: dict[str, Any]
 
 
 class RefusedRecord(Struct, frozen=True):
-    """A record that the other side will never take."""
+    """A record that the receiver permanently refuses."""
 
     row: dict[str, Any]
     error: str
@@ -57,10 +57,10 @@ class RefusedRecord(Struct, frozen=True):
 async def send_all(
     records: Iterator[Outgoing], settings: SenderSettings, transport: Any = None
 ) -> list[RefusedRecord]:
-    """Deliver records; returns those that were refused for good.
+    """Deliver records; returns those that were permanently refused.
 
     Raises:
-        Unavailable: the other side did not answer, or not well, however often it was asked.
+        Unavailable: the receiver did not accept a record within all retries.
     """
     limits = httpx.Limits(max_connections=settings.concurrency)
     timeout = httpx.Timeout(settings.timeout_ms / 1000)
@@ -83,7 +83,7 @@ async def send_all(
 
 
 async def _beside(records: Iterator[Outgoing]) -> AsyncIterator[Outgoing]:
-    """The records, fetched without holding up what is under way."""
+    """The records, fetched in a thread so that requests in progress are not delayed."""
     while (record := await asyncio.to_thread(next, records, None)) is not None:
         yield record
 
@@ -108,11 +108,11 @@ class _Lane:
                     ErrorCode.INVALID_CONFIG,
                     f"more than {REFUSED_MAX} records of a batch were refused: {error}",
                     subject=self._settings.url,
-                    remedy="check that this is the right address",
+                    remedy="check that url is correct",
                 )
 
     async def _deliver(self, record: Outgoing) -> str | None:
-        """None when it arrived, the reason when it is refused for good."""
+        """None when it was delivered, the reason when it is permanently refused."""
         reason, pause = "", 0.0
         for attempt in range(self._settings.retries + 1):
             if attempt:
@@ -145,7 +145,7 @@ class _Lane:
             ErrorCode.TIMED_OUT,
             f"not delivered in {self._settings.retries + 1} attempts: {reason}",
             subject=self._settings.url,
-            remedy="the batch is repeated when the other side answers again",
+            remedy="the batch is repeated when the receiver answers again",
         )
 
     def _pause(self, attempt: int) -> float:

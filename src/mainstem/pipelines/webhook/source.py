@@ -1,7 +1,7 @@
-"""Kept webhook requests as a stream: offsets are their numbers, batches are ranges of them.
+"""Stored webhook requests as a stream: offsets are their numbers, batches are ranges of them.
 
-The listener and the spool live in the driver's process of the source. Batches travel to the tasks
-with their partitions, so tasks need no access to the spool; they are therefore bounded in bytes.
+The listener and the spool run in the driver's process of the source. Batches are sent to the tasks
+with their partitions, so tasks need no access to the spool; they are therefore limited in bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _ARROW = pa.schema(
 
 
 class WebhookSourceOptions(Struct, frozen=True, kw_only=True):
-    """What the source needs; travels as an option of the data source."""
+    """The settings of the source; passed as an option of the data source."""
 
     listener: ListenerSettings
     state_dir: str
@@ -38,7 +38,7 @@ class WebhookSourceOptions(Struct, frozen=True, kw_only=True):
     rows_per_batch_max: int | None = None
 
     def spool(self) -> RequestSpool:
-        """The requests that were kept."""
+        """Reads the stored requests."""
         return RequestSpool(Path(self.state_dir) / SPOOL, bytes_max=self.buffer_bytes_max)
 
 
@@ -76,7 +76,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One per query, in the driver's process; copies of it in tasks only read."""
+    """The stream of one query, in the driver's process; its copies in tasks only read."""
 
     def __init__(self, options: WebhookSourceOptions) -> None:
         self._options = options
@@ -106,11 +106,11 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """The records are safe in their topic."""
+        """Drops requests whose records are stored in the topic."""
         self._spool().drop(end["request"])
 
     def stop(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting requests."""
         if self._open is not None:
             spool, listener = self._open
             listener.close()
@@ -129,7 +129,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class WebhookDataSource(SettingsSource):
-    """Bodies, chosen headers, and when they came; as a table, what is kept: nothing is served."""
+    """Bodies, forwarded headers and times of requests; as a table, only the stored ones."""
 
     format_name = "mainstem-webhook"
     columns = "value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"

@@ -1,11 +1,11 @@
-"""Requests that were answered with *accepted*, kept on disk until their records are in a topic.
+"""Requests that were answered with *accepted*, stored on disk until their records are in a topic.
 
     <first number>.log:  (length u32, crc32 u32, msgpack Request)*
 
-Promises: a request whose ``add`` returned survives a crash; numbers have no gaps; what a crash or
-a full disk cut off was never promised and is cut off here too; a disk that takes nothing refuses
-requests, and the next ``add`` tries again. One thread owns the files: the listener and the reader
-of the stream hand it their orders.
+Guarantees: a request whose ``add`` returned survives a crash; numbers have no gaps; a partial write
+after a crash or on a full disk was never acknowledged and is truncated; on a disk error requests
+are refused, and the next ``add`` tries again. One thread owns the files: the listener and the
+reader of the stream submit their calls to it.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Request(Struct, frozen=True, array_like=True):
-    """One request: its body and what came with it; ``at_us`` is its moment, since 1970."""
+    """One request: its body and metadata; ``at_us`` is its time in microseconds since 1970."""
 
     body: bytes
     headers: list[tuple[str, bytes]]
@@ -43,7 +43,7 @@ class Request(Struct, frozen=True, array_like=True):
 
 
 class Segment(Struct):
-    """A file of the spool and how long its requests are."""
+    """A file of the spool and the sizes of its requests."""
 
     path: Path
     first: int
@@ -67,13 +67,13 @@ class RequestSpool:
         self._segments = deque(_recovered(path) for path in names)
         if not self._segments:
             self._segments.append(_begun(folder, 0))
-        # Without a buffer: what could not be written must not come back at the next flush.
+        # Unbuffered: data of a failed write must not be written by the next flush.
         self._file = self._segments[-1].path.open("ab", buffering=0)
-        self._is_torn = False  # bytes of a refused request stand behind the last one kept
+        self._is_torn = False  # whether bytes of a refused request follow the last stored one
 
     @property
     def start(self) -> int:
-        """The oldest request that is kept."""
+        """The number of the oldest stored request."""
         return self._segments[0].first
 
     @property
@@ -87,31 +87,31 @@ class RequestSpool:
         return sum(sum(segment.sizes) for segment in self._segments)
 
     def add(self, requests: list[Request]) -> None:
-        """Keep requests; they are on disk when this returns.
+        """Store requests and flush them to disk.
 
         Raises:
-            Unavailable: there is no space, or the disk takes nothing now.
+            Unavailable: there is no space, or the disk cannot be written.
         """
         self._owner.submit(self._add, requests).result()
 
     def end_within(self, start: int, *, rows_max: int, bytes_max: int) -> int:
-        """How far from ``start`` the bounds allow to go; one request always."""
+        """The end of a range from ``start`` within the limits; at least one request."""
         return self._owner.submit(self._end_within, start, rows_max, bytes_max).result()
 
     def read(self, start: int, until: int) -> list[Request]:
-        """The requests of a range that is kept."""
+        """The requests of a stored range."""
         return self._owner.submit(self._read, start, until).result()
 
     def drop(self, until: int) -> None:
-        """Forget requests below a number, segment by segment."""
+        """Delete requests below a number, segment by segment."""
         self._owner.submit(self._drop, until).result()
 
     def recent_keys(self) -> list[str]:
-        """Idempotency keys of what is kept, oldest first."""
+        """Idempotency keys of the stored requests, oldest first."""
         return self._owner.submit(self._recent_keys).result()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._owner.shutdown()
         self._file.close()
 
@@ -120,7 +120,7 @@ class RequestSpool:
         size = sum(map(len, frames))
         kept = self.until - self.start + len(frames)
         if self.size_bytes + size > self._bytes_max or kept > REQUESTS_MAX:
-            raise Unavailable(ErrorCode.OVERLOADED, "too many requests wait for their topic")
+            raise Unavailable(ErrorCode.OVERLOADED, "the spool is full")
         try:
             self._truncate()
             segment = self._segments[-1]
@@ -135,15 +135,15 @@ class RequestSpool:
         segment.sizes += map(len, frames)
 
     def _truncate(self) -> None:
-        """Cut off what was written of a request that was refused."""
+        """Truncate the partial write of a refused request."""
         if self._is_torn:
             segment = self._segments[-1]
             os.truncate(segment.path, sum(segment.sizes))
             self._is_torn = False
 
     def _refusal(self, error: OSError) -> Unavailable:
-        """Give back what the failed write took, so that others have space; why it is refused."""
-        with contextlib.suppress(OSError):  # the next request tries again before it is written
+        """Free the space of the failed write, so that other requests fit; returns the error."""
+        with contextlib.suppress(OSError):  # retried before the next write
             self._truncate()
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         _log.warning("requests are refused, the spool cannot be written: %s", error)
@@ -151,7 +151,7 @@ class RequestSpool:
             ErrorCode.DISK_FULL if is_full else ErrorCode.STORAGE_FAILED,
             f"the spool cannot be written: {error.strerror}",
             subject=str(self._folder),
-            remedy="free space; requests are accepted again by themselves",
+            remedy="free disk space; requests are then accepted again",
         )
 
     def _end_within(self, start: int, rows_max: int, bytes_max: int) -> int:
@@ -181,8 +181,8 @@ class RequestSpool:
             try:
                 self._roll()
             except OSError as error:
-                # It goes with the next call; what stands before it can go now.
-                _log.warning("a segment of the spool is kept for now: %s", error)
+                # It is deleted with the next call; the segments before it can be deleted now.
+                _log.warning("a segment of the spool cannot be deleted yet: %s", error)
         while len(self._segments) > 1 and self._segments[0].until <= until:
             self._segments.popleft().path.unlink()
 
@@ -193,7 +193,7 @@ class RequestSpool:
     def _roll(self) -> Segment:
         segment = _begun(self._folder, self.until)
         file = segment.path.open("ab", buffering=0)
-        # All that can fail is behind us: until here the old segment is the last one.
+        # No failure is possible from here on: until here the old segment is the last one.
         self._file.close()
         self._segments.append(segment)
         self._file = file
@@ -223,7 +223,7 @@ def _begun(folder: Path, first: int) -> Segment:
 
 
 def _frames(path: Path) -> Iterator[bytes]:
-    """Whole frames, up to the first that is not."""
+    """Complete frames, up to the first that is incomplete or damaged."""
     with path.open("rb") as file:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, crc = _HEAD.unpack(head)

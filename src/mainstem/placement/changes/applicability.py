@@ -29,18 +29,18 @@ def seals(stream: Stream, end: RangeEnd) -> bool:
 
 
 def rolls(stream: Stream, fact: RangeSealed) -> bool:
-    """It seals the open range, and whoever has all of that range is one of its replicas."""
+    """It seals the open range, and every node listed as complete is one of its replicas."""
     return seals(stream, fact.end) and set(fact.done) <= set(stream.last.replicas)
 
 
 def restarts(stream: Stream, node: NodeId, end: RangeEnd) -> bool:
-    """The node still writes the stream alone, and it is the open range that ends."""
+    """The node is still the only replica, and it is the open range that ends."""
     alone = stream.writer == node and stream.last.replicas == (node,)
     return alone and seals(stream, end)
 
 
 def elects(stream: Stream, election: Election) -> bool:
-    """Nobody was elected since under the same epoch or a later one."""
+    """No writer was elected since under the same epoch or a later one."""
     return election.epoch > stream.epoch
 
 
@@ -50,7 +50,7 @@ def trims(stream: Stream, fact: StreamTrimmed) -> bool:
 
 
 def swaps(stream: Stream, fact: GenerationSwapped) -> bool:
-    """The sealed range is there in an older generation, and its replicas have the new one."""
+    """The sealed range exists in an older generation, and its replicas have the new one."""
     known = _sealed(stream, fact.index)
     return (
         known is not None
@@ -60,7 +60,7 @@ def swaps(stream: Stream, fact: GenerationSwapped) -> bool:
 
 
 def merges(stream: Stream, fact: RangesMerged) -> bool:
-    """All ranges from the first to the last are there, sealed, on the same nodes, and older."""
+    """All ranges from the first to the last exist, sealed, on the same nodes, and older."""
     ends = (_sealed(stream, fact.first), _sealed(stream, fact.last))
     if ends[0] is None or ends[1] is None or fact.first >= fact.last:
         return False
@@ -82,7 +82,7 @@ def completes(stream: Stream, fact: ReplicaCompleted) -> bool:
 
 
 def orders(stream: Stream, fact: CopyOrdered) -> bool:
-    """The node does not copy the sealed range already, and somebody else has it."""
+    """The node does not copy the sealed range already, and another node has it."""
     known = _sealed(stream, fact.index)
     return (
         known is not None
@@ -101,9 +101,9 @@ def drops(stream: Stream, fact: ReplicaDropped) -> bool:
 
 
 def copies_needed(stream: Stream, target: Range) -> int:
-    """How many whole copies of a sealed range must be left when one is dropped.
+    """How many complete copies of a sealed range must be left when one is dropped.
 
-    As many as acknowledged it, or as would if the stream is wanted on fewer nodes.
+    As many as acknowledged it, or as would with a lower target number of replicas.
     """
     wanted = len(stream.wanted)
     return min(target.acks_needed, wanted if target.acks else majority(wanted))

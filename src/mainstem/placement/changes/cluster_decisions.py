@@ -1,4 +1,4 @@
-"""Decisions on the cluster as a whole: settings made at run time, features, nodes that are gone.
+"""Decisions on the cluster as a whole: dynamic settings, features, removal of nodes.
 
 Each decider returns the facts that follow and the reply, or raises a refusal.
 """
@@ -21,7 +21,7 @@ ClusterDecision = tuple[tuple[AnyFact, ...], Any]
 
 GROUPS_CONFIGURED_MAX = 10_000
 SUBSCRIPTIONS_MAX = 100
-"""Every client is compared with all of them."""
+"""Limit on subscriptions, since every client is matched against all of them."""
 SUBSCRIPTION_NAME_LENGTH_MAX = 249
 
 
@@ -42,11 +42,11 @@ def _set_group_configs(
     same_configs(command.expected, configured.get(command.group, {}), f"group {command.group}")
     check_group_configs(command.configs)
     if not 0 < len(command.group) <= GROUP_NAME_LENGTH_MAX:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no group can have that name")
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "invalid group name")
     if command.group not in configured and len(configured) >= GROUPS_CONFIGURED_MAX:
         raise InvalidRequest(
             ErrorCode.POLICY_VIOLATION,
-            f"{len(configured)} groups have settings of their own, no more are taken",
+            f"{len(configured)} groups have settings of their own, which is the limit",
             subject=command.group,
         )
     return (commands.GroupConfigsSet(command.group, command.configs),), None
@@ -59,11 +59,11 @@ def _set_client_metrics(
     same_configs(command.expected, known.get(command.name, {}), f"client metrics {command.name}")
     check_client_metrics_configs(command.configs)
     if not 0 < len(command.name) <= SUBSCRIPTION_NAME_LENGTH_MAX:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "no subscription can have that name")
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "invalid subscription name")
     if command.configs and command.name not in known and len(known) >= SUBSCRIPTIONS_MAX:
         raise InvalidRequest(
             ErrorCode.POLICY_VIOLATION,
-            f"there are {len(known)} subscriptions, no more are taken",
+            f"there are {len(known)} subscriptions, which is the limit",
             subject=command.name,
         )
     return (commands.ClientMetricsSet(command.name, command.configs),), None
@@ -71,7 +71,7 @@ def _set_client_metrics(
 
 def _set_features(tables: CatalogueTables, command: commands.SetFeatures) -> ClusterDecision:
     if command.expected_epoch != tables.features_epoch:
-        raise Fenced(ErrorCode.FENCED_EPOCH, "features were changed meanwhile")
+        raise Fenced(ErrorCode.FENCED_EPOCH, "the features were changed concurrently")
     check_levels(command.levels)
     _check_version(tables, command.levels.get(MAINSTEM_VERSION, tables.level))
     levels = {**tables.features, **command.levels}
@@ -81,11 +81,11 @@ def _set_features(tables: CatalogueTables, command: commands.SetFeatures) -> Clu
 
 
 def _check_version(tables: CatalogueTables, level: int) -> None:
-    """Refuse to lower the version, and to raise it above what some node reads."""
+    """Refuse to lower the version, or to raise it above what some node supports."""
     if level < tables.level:
         raise InvalidRequest(
             ErrorCode.INVALID_FEATURE_LEVEL,
-            f"it is at {tables.level} and never goes back to {level}: what was written since "
+            f"it is at {tables.level} and cannot be lowered to {level}: what was written since "
             "cannot be read at a lower level",
             subject=MAINSTEM_VERSION,
             remedy="restore a backup that was made before the level was raised",
@@ -93,12 +93,12 @@ def _check_version(tables: CatalogueTables, level: int) -> None:
     if level > tables.level:
         for known in tables.nodes():
             node = known.node.id
-            remove = f"; if it is gone for good: mainstem node remove {node}"
+            remove = f"; if it has failed for good: mainstem node remove {node}"
             levels_include(known.levels, level, node, otherwise=remove)
 
 
 def levels_include(levels: Levels, level: int, node: NodeId, *, otherwise: str = "") -> None:
-    """Refuse a level of ``mainstem.version`` that a node does not read.
+    """Refuse a level of ``mainstem.version`` that a node does not support.
 
     Raises:
         InvalidRequest: see above.
@@ -121,7 +121,7 @@ def _unregister_node(tables: CatalogueTables, command: commands.UnregisterNode) 
     if node == command.asked:
         raise InvalidRequest(
             ErrorCode.POLICY_VIOLATION,
-            "the node runs, it is the one that was asked",
+            "the node is running: it is the one that got the request",
             subject=f"node {node}",
         )
     held = sum(1 for _ in tables.streams_of(node))
@@ -142,7 +142,7 @@ def _unregister_node(tables: CatalogueTables, command: commands.UnregisterNode) 
     if kept:
         raise InvalidRequest(
             ErrorCode.POLICY_VIOLATION,
-            f"it is to hold {kept} ranges",
+            f"it is assigned {kept} ranges",
             subject=f"node {node}",
             remedy="drain the node first, or delete the topics",
         )
@@ -150,10 +150,10 @@ def _unregister_node(tables: CatalogueTables, command: commands.UnregisterNode) 
 
 
 def same_configs(expected: Mapping[str, str], current: Mapping[str, str], subject: str) -> None:
-    """Refuse a change that was built on settings which are no longer the current ones."""
+    """Refuse a change that is based on outdated settings."""
     if expected != current:
         raise Fenced(
-            ErrorCode.FENCED_EPOCH, "the configuration was changed meanwhile", subject=subject
+            ErrorCode.FENCED_EPOCH, "the configuration was changed concurrently", subject=subject
         )
 
 

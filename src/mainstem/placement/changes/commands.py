@@ -1,12 +1,12 @@
 """Commands that the catalogue decides and facts that it replays.
 
-A command asks (``CreateTopic``) and names in its type what it is answered with; a fact says what
-happened (``TopicCreated``) and is all that is ever stored. Every command carries the values it was
-built on (epoch, last range index, incarnation, partition count, former configs), so that one that
-comes too late is refused instead of applied to something else.
+A command asks for a change (``CreateTopic``) and names the type of its reply; a fact records what
+changed (``TopicCreated``) and is all that is ever stored. Every command carries the values it is
+based on (epoch, last range index, incarnation, partition count, former configs), so that an
+outdated one is refused instead of applied to a different state.
 
 Facts are stored as JSON objects whose ``type`` is the class name. Fields may be added with a
-default; a field is never given another meaning.
+default; the meaning of a field never changes.
 """
 
 from msgspec import UNSET, Struct, UnsetType
@@ -26,7 +26,7 @@ from mainstem.placement.changes.security_commands import SecurityFact, SecurityS
 class RangeEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the open range of a stream ends and what it holds, as its writer found it.
 
-    ``epoch`` and ``index`` name the range that the writer believes to be open.
+    ``epoch`` and ``index`` name the range that the writer assumes to be open.
     """
 
     stream: StreamId
@@ -41,7 +41,7 @@ class RangeEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class FormCluster(Command[None], frozen=True):
-    """Give a new cluster its name for life."""
+    """Give a new cluster its permanent name."""
 
     cluster_id: str
 
@@ -49,7 +49,7 @@ class FormCluster(Command[None], frozen=True):
 class RegisterNode(Command[None], frozen=True):
     """A node has started; its incarnation is larger than any it had before.
 
-    ``levels`` of ``mainstem.version`` are those that it reads.
+    ``levels`` are the levels of ``mainstem.version`` that it supports.
     """
 
     node: Node
@@ -59,7 +59,7 @@ class RegisterNode(Command[None], frozen=True):
 
 
 class AnnounceLevels(Command[None], frozen=True):
-    """A registered node says which levels it reads: a leader of release 0.1 did not record them."""
+    """Record the levels that a registered node supports: a leader of release 0.1 did not."""
 
     node: NodeId
     incarnation: int
@@ -79,7 +79,7 @@ class CreateTopic(Command[Topic], frozen=True):
 
 
 class DeleteTopic(Command[None], frozen=True):
-    """Forget a topic and all its streams."""
+    """Delete a topic and all its streams."""
 
     id: TopicId
 
@@ -94,7 +94,7 @@ class AddPartitions(Command[Topic], frozen=True):
 
 
 class SetTopicConfigs(Command[Topic], frozen=True):
-    """Replace what is set on a topic, if that is still ``expected``."""
+    """Replace the settings of a topic, if they are still ``expected``."""
 
     id: TopicId
     expected: dict[str, str]
@@ -102,7 +102,7 @@ class SetTopicConfigs(Command[Topic], frozen=True):
 
 
 class SetNodeConfigs(Command[None], frozen=True):
-    """Replace what is set at run time on one node, or on all of them (None)."""
+    """Replace the dynamic settings of one node, or of all of them (None)."""
 
     node: NodeId | None
     expected: dict[str, str]
@@ -110,7 +110,7 @@ class SetNodeConfigs(Command[None], frozen=True):
 
 
 class SetGroupConfigs(Command[None], frozen=True):
-    """Replace what is set on a consumer group, if that is still ``expected``."""
+    """Replace the settings of a consumer group, if they are still ``expected``."""
 
     group: str
     expected: dict[str, str]
@@ -118,7 +118,7 @@ class SetGroupConfigs(Command[None], frozen=True):
 
 
 class SetClientMetrics(Command[None], frozen=True):
-    """Replace what is set on a subscription to clients' metrics, if that is still ``expected``."""
+    """Replace a subscription to clients' metrics, if it is still ``expected``."""
 
     name: str
     expected: dict[str, str]
@@ -126,21 +126,21 @@ class SetClientMetrics(Command[None], frozen=True):
 
 
 class SetFeatures(Command[None], frozen=True):
-    """Let features have these levels, if nothing has changed since ``expected_epoch``."""
+    """Set the levels of features, if none has changed since ``expected_epoch``."""
 
     expected_epoch: int
     levels: dict[str, int]
 
 
 class UnregisterNode(Command[None], frozen=True):
-    """Forget a node that is gone for good; ``asked`` is the one that was asked, and runs."""
+    """Remove a node that has failed for good; ``asked`` is the node that got the request."""
 
     node: NodeId
     asked: NodeId
 
 
 class AllocateProducerIds(Command[tuple[ProducerId, ProducerId]], frozen=True):
-    """A block of producer ids for one node: [start, until)."""
+    """Reserve a block of producer ids for one node: [start, until)."""
 
     node: NodeId
     incarnation: int
@@ -148,10 +148,10 @@ class AllocateProducerIds(Command[tuple[ProducerId, ProducerId]], frozen=True):
 
 
 class RestartStreams(Command[tuple[Stream, ...]], frozen=True):
-    """A restarted node seals the ranges it had open where it found them to end.
+    """A restarted node seals the ranges it had open at the ends it found.
 
-    Each stream goes on in a new range under the next epoch: a restarted writer never reuses one.
-    Only for streams with a single replica: the end of others is found by asking all of them.
+    Each stream continues in a new range under the next epoch: a restarted writer never reuses one.
+    Only for streams with a single replica: the end of others is determined with all replicas.
     """
 
     node: NodeId
@@ -162,13 +162,13 @@ class RestartStreams(Command[tuple[Stream, ...]], frozen=True):
 class SealAndCreate(Command[Stream], frozen=True):
     """Seal the open range and open the next in one step.
 
-    A repeat with the same ``request_id`` is answered as the first was, so that a writer that does
-    not know the outcome may ask again.
+    A repeat with the same ``request_id`` gets the reply of the first, so that a writer that does
+    not know the outcome may repeat it.
 
     ``done`` are the replicas that have all of the sealed range on disk. The next range is held by
-    ``replicas``; None: by the nodes where the stream is wanted, without the ``exclude``d, fenced
-    and draining ones, others in their place. ``new_writer`` hands the stream over under the next
-    epoch. ``unclean``: records may be missing, because an operator allowed it.
+    ``replicas``; None: by the target nodes of the stream, without the ``exclude``d, fenced
+    and draining ones, with others in their place. ``new_writer`` hands the stream over under the
+    next epoch. ``unclean``: records may be missing, because an operator allowed it.
     """
 
     request_id: str
@@ -223,7 +223,7 @@ class MergeRanges(Command[Stream], frozen=True):
 
 
 class RestoreTopics(Command[None], frozen=True):
-    """Take topics that were rebuilt from the folders of a lost catalogue; only an empty one may."""
+    """Restore topics rebuilt from the folders of a lost catalogue, into an empty one only."""
 
     topics: tuple[Topic, ...]
     next_producer_id: ProducerId
@@ -271,7 +271,7 @@ class TopicRestored(Fact, frozen=True):
 
 
 class TopicDeleted(Fact, frozen=True):
-    """A topic is gone."""
+    """A topic was deleted."""
 
     id: TopicId
     name: str
@@ -291,28 +291,28 @@ class PartitionsAdded(Fact, frozen=True):
 
 
 class TopicConfigsSet(Fact, frozen=True):
-    """All that is set on a topic."""
+    """The new settings of a topic."""
 
     id: TopicId
     configs: dict[str, str]
 
 
 class NodeConfigsSet(Fact, frozen=True):
-    """All that is set at run time on one node, or on all (None)."""
+    """The new dynamic settings of one node, or of all (None)."""
 
     node: NodeId | None
     configs: dict[str, str]
 
 
 class GroupConfigsSet(Fact, frozen=True):
-    """All that is set on a consumer group."""
+    """The new settings of a consumer group."""
 
     group: str
     configs: dict[str, str]
 
 
 class ClientMetricsSet(Fact, frozen=True):
-    """All that is set on a subscription to clients' metrics; nothing: it is gone."""
+    """The new settings of a subscription to clients' metrics; none: it was removed."""
 
     name: str
     configs: dict[str, str]
@@ -326,13 +326,13 @@ class FeaturesSet(Fact, frozen=True):
 
 
 class NodeUnregistered(Fact, frozen=True):
-    """A node is no longer part of the cluster."""
+    """A node was removed from the cluster."""
 
     node: NodeId
 
 
 class ProducerIdsAllocated(Fact, frozen=True):
-    """Producer ids below ``until`` are taken."""
+    """Producer ids below ``until`` are allocated."""
 
     until: ProducerId
 
@@ -366,7 +366,7 @@ class RangeSealed(Fact, frozen=True, omit_defaults=True):
 
 
 class StreamTrimmed(Fact, frozen=True):
-    """A stream starts later."""
+    """The start of a stream has moved up."""
 
     stream: StreamId
     start: Offset
@@ -399,7 +399,7 @@ class RangesMerged(Fact, frozen=True):
 class CommandDecided(Fact, frozen=True, omit_defaults=True):
     """The facts before this one are the decision on the command with that id.
 
-    A repeat of the command is answered with what was answered first: the topic or the streams as
+    A repeat of the command gets the first reply again: the topic or the streams as
     they are then, or ``value``, which is encoded as MessagePack. A topic or streams that are
     deleted become ``value`` in the state. ``dropped``: the reply was too large to be kept.
     """
@@ -440,7 +440,7 @@ AnyFact = (
 class CatalogueState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole catalogue as one value: the content of a snapshot.
 
-    ``deleted`` are the topics that were deleted last, so that a node that was away finds out.
+    ``deleted`` are the topics that were deleted last, for nodes that were down then.
     ``decided`` are the commands that were decided last, the oldest first.
     """
 

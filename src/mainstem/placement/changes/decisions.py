@@ -1,7 +1,7 @@
-"""What the catalogue answers to each command: the facts that follow, or a refusal.
+"""The catalogue's decision on each command: the facts that follow, or a refusal.
 
-Nothing here changes anything. A refusal for reasons of time (an older epoch, another last range,
-configs that changed meanwhile) is ``Fenced``: look again and decide anew.
+Nothing here changes anything. A command based on an outdated state (an older epoch, another last
+range, configs that changed concurrently) gets ``Fenced``: read the state and decide again.
 """
 
 from collections.abc import Callable
@@ -46,12 +46,10 @@ ReplyT = TypeVar("ReplyT")
 
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 PRODUCER_ID_MAX = 2**63 - 1
-RANGES_PER_STREAM_MAX = 32
-"""Entries of one stream above which the node that holds them joins the older ones."""
 
 
 class Decision(NamedTuple, Generic[ReplyT]):
-    """Facts to be made durable, and what is answered once they are."""
+    """Facts to be made durable, and the reply that is sent once they are."""
 
     facts: tuple[AnyFact, ...]
     reply: ReplyT
@@ -139,7 +137,7 @@ def _allocate_producer_ids(
     left = PRODUCER_ID_MAX - start
     if not 0 < command.count <= min(PRODUCER_IDS_PER_BLOCK_MAX, left):
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, f"{command.count} producer ids are not to be had"
+            ErrorCode.INVALID_REQUEST, f"{command.count} producer ids cannot be allocated"
         )
     until = ProducerId(start + command.count)
     return Decision((commands.ProducerIdsAllocated(until),), (start, until))
@@ -275,8 +273,8 @@ def _restore_topics(
     for topic in command.topics:
         check_topic_name(topic.name)
         for stream in topic.streams:
-            assert is_sound_chain(stream), f"rebuilt {topic.name}-{stream.id.partition} has a flaw"
-    # What was deleted stays deleted, though its folders may still be found.
+            assert is_sound_chain(stream), f"rebuilt {topic.name}-{stream.id.partition} is invalid"
+    # Deleted topics stay deleted, though their folders may still be found.
     facts: list[AnyFact] = [
         commands.TopicRestored(topic) for topic in command.topics if topic.id not in tables.deleted
     ]
@@ -286,7 +284,7 @@ def _restore_topics(
 
 
 def is_sound_chain(stream: Stream) -> bool:
-    """Whether the ranges of a stream form a sound chain."""
+    """Whether the ranges of a stream form a valid chain."""
     return chain.flaw(stream) is None
 
 
@@ -368,7 +366,7 @@ def _merge_ranges(
     joined = [r for r in stream.ranges if first.index <= r.index <= last.index]
     if (
         len(joined) < 2
-        # The order of a set says who wrote first, which matters to nobody any more.
+        # The order of a set only shows which node wrote first, which no longer matters.
         or any(set(r.replicas) != set(first.replicas) for r in joined)
         or any(r.generation >= command.generation for r in joined)
     ):

@@ -1,8 +1,8 @@
-"""Decisions that are remembered, so that a command which its sender repeats is decided once.
+"""Remembered decisions, so that a command which its sender repeats is decided once.
 
 A sender that does not know the outcome of a command sends it again under the same id, perhaps to
 another leader. The decision's facts and the ``CommandDecided`` that names the id are recorded in
-one entry, so that whoever decides next has either both or neither. A reply that is a topic or a
+one entry, so that the next leader has either both or neither. A reply that is a topic or a
 stream is kept as a reference while the topic exists, and as a value once it is deleted: a command
 that was carried out is never answered with a refusal. ``SealAndCreate`` needs none of this: the
 catalogue keeps its ``request_id`` with the stream.
@@ -22,7 +22,7 @@ from mainstem.placement.state.tables import CatalogueTables
 ReplyT = TypeVar("ReplyT")
 
 REMEMBERING_LEVEL: Final = 2
-"""From this level of ``mainstem.version`` on, every node can decode what is written here."""
+"""From this level of ``mainstem.version`` on, every node can decode ``CommandDecided``."""
 
 
 def can_be_repeated(tables: CatalogueTables, command: Command[Any]) -> bool:
@@ -80,7 +80,7 @@ def _with_value(fact: CommandDecided, value: bytes) -> CommandDecided:
 def deduplicated_reply(
     tables: CatalogueTables, command: Command[ReplyT], known: CommandDecided
 ) -> Any:
-    """What a command that was decided before is answered with now.
+    """The reply to a command that was decided before.
 
     Raises:
         Unavailable: the reply was too large to be kept.

@@ -1,4 +1,4 @@
-"""What a command was built on must still hold: otherwise it is refused with ``Fenced``."""
+"""Checks that the state a command is based on still holds: otherwise ``Fenced``."""
 
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
 from mainstem.model.ids import NodeId
@@ -19,7 +19,7 @@ def known_node(tables: CatalogueTables, node: NodeId) -> RegisteredNode:
 
 
 def current_incarnation(tables: CatalogueTables, node: NodeId, incarnation: int) -> None:
-    """The node has not been started again meanwhile."""
+    """Refuse unless the node still runs under this incarnation."""
     known = tables.incarnation(node)
     if incarnation != known:
         raise Fenced(
@@ -30,7 +30,7 @@ def current_incarnation(tables: CatalogueTables, node: NodeId, incarnation: int)
 
 
 def current_epoch(stream: Stream, epoch: int) -> None:
-    """Nobody was elected meanwhile."""
+    """Refuse if another writer was elected since."""
     if epoch != stream.epoch:
         raise Fenced(
             ErrorCode.FENCED_EPOCH,
@@ -40,7 +40,7 @@ def current_epoch(stream: Stream, epoch: int) -> None:
 
 
 def fits_open_range(stream: Stream, end: RangeEnd) -> None:
-    """The end is one of the range that is open, under the epoch that is the current one."""
+    """Refuse unless this is the open range, under the current epoch."""
     current_epoch(stream, end.epoch)
     if end.index != stream.last.index:
         raise Fenced(
@@ -67,7 +67,7 @@ def sealed_range(stream: Stream, index: int) -> Range:
 
 
 def enough_copies(stream: Stream, target: Range, done: tuple[NodeId, ...]) -> None:
-    """As many replicas as acknowledge have what is to be read from now on."""
+    """Refuse unless as many replicas have the new generation as acknowledge."""
     if len(target.replicas) == 1:
         return
     if not set(done) <= set(target.replicas) or len(set(done)) < target.acks_needed:

@@ -1,4 +1,4 @@
-"""Commands and facts about nodes that come and go, elections, and who holds which range.
+"""Commands and facts about the state of nodes, elections, and the replicas of ranges.
 
 The rules of ``records`` hold here as well. An election names the writer of a stream and its next
 epoch; the range stays open until that writer has sealed it.
@@ -20,11 +20,11 @@ STOPPED: Final = "it stops"
 
 
 class RegisteredNode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the catalogue knows of a node.
+    """The catalogue's entry of a node.
 
     ``fenced``: its lease has ended, so it writes nothing; ``draining``: it is to hold nothing;
-    ``levels``: which ones of ``mainstem.version`` it reads; ``stopped``: it is fenced because it
-    stopped in good order.
+    ``levels``: the levels of ``mainstem.version`` it supports; ``stopped``: it is fenced because it
+    was shut down in an orderly way.
     """
 
     node: Node
@@ -37,16 +37,16 @@ class RegisteredNode(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def status(self) -> NodeStatus:
-        """In one word; who is fenced is fenced, draining or not."""
+        """The status as one word; ``fenced`` takes precedence over ``draining``."""
         if self.fenced:
             return "fenced"
         return "draining" if self.draining else "live"
 
 
 class Election(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``writer`` has ``stream`` from ``epoch`` on; nobody (``NO_NODE``): the stream is offline.
+    """``writer`` has ``stream`` from ``epoch`` on; ``NO_NODE``: the stream is offline.
 
-    ``unclean``: it may go on without the answers that tell where the open range ends.
+    ``unclean``: it may continue without enough answers to determine where the open range ends.
     """
 
     stream: StreamId
@@ -56,7 +56,7 @@ class Election(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class FenceNode(Command[None], frozen=True):
-    """A node is taken for dead, or stops: others write its streams."""
+    """A node is declared dead, or stops: other nodes take over its streams."""
 
     node: NodeId
     incarnation: int
@@ -71,7 +71,7 @@ class UnfenceNode(Command[None], frozen=True):
 
 
 class DrainNode(Command[None], frozen=True):
-    """Let a node hold nothing, until ``UndrainNode``; a restart does not end that."""
+    """Move everything off a node, until ``UndrainNode``; a restart does not end that."""
 
     node: NodeId
 
@@ -83,10 +83,10 @@ class UndrainNode(Command[None], frozen=True):
 
 
 class ElectWriters(Command[tuple[Election, ...]], frozen=True):
-    """Give streams that nobody writes a writer; those that changed are answered.
+    """Give streams without a writer one; the reply contains those that changed.
 
-    ``unclean``: also streams that wait for too few replicas, and a replica without all of it will
-    do. A stream that is written is not taken from its writer: see ``RollOrder``.
+    ``unclean``: also streams that wait for too few replicas, and an incomplete replica is
+    accepted. A stream that is written is not taken from its writer: see ``RollOrder``.
     """
 
     streams: tuple[StreamId, ...]
@@ -94,7 +94,7 @@ class ElectWriters(Command[tuple[Election, ...]], frozen=True):
 
 
 class ReassignPartitions(Command[None], frozen=True):
-    """Want streams on these nodes, the preferred writer first; None: stay where you are.
+    """Set the target nodes of streams, the preferred writer first; None: the current ones.
 
     The number of nodes becomes the topic's; ``keep_factor``: unless that has more.
     """
@@ -114,7 +114,7 @@ class ReplicaDone(Command[Stream], frozen=True):
 
 
 class ReplicaLost(Command[Stream], frozen=True):
-    """A node has found its copy of a sealed range damaged or gone; it is to be copied anew."""
+    """A node has found its copy of a sealed range damaged or missing; it is to be copied again."""
 
     stream: StreamId
     index: RangeIndex
@@ -122,7 +122,7 @@ class ReplicaLost(Command[Stream], frozen=True):
 
 
 class CopyRange(Command[Stream], frozen=True):
-    """Let a node copy a sealed range from those who have it."""
+    """Let a node copy a sealed range from nodes that have it."""
 
     stream: StreamId
     index: RangeIndex
@@ -130,7 +130,7 @@ class CopyRange(Command[Stream], frozen=True):
 
 
 class DropReplica(Command[Stream], frozen=True):
-    """Let a node forget a sealed range, if enough others have it on disk."""
+    """Drop a node's copy of a sealed range, if enough others have it on disk."""
 
     stream: StreamId
     index: RangeIndex
@@ -138,7 +138,7 @@ class DropReplica(Command[Stream], frozen=True):
 
 
 class NodeFenced(Fact, frozen=True):
-    """A node writes nothing any more; its streams have been given to others."""
+    """A node was fenced; its streams have been given to others."""
 
     node: NodeId
     incarnation: int
@@ -148,7 +148,7 @@ class NodeFenced(Fact, frozen=True):
 
 
 class NodeUnfenced(Fact, frozen=True):
-    """A fenced node has a lease again; streams that only it can write are its own."""
+    """A fenced node has a lease again and writes the streams that only it can write."""
 
     node: NodeId
     incarnation: int
@@ -172,7 +172,7 @@ class WritersElected(Fact, frozen=True):
 
 
 class TargetsSet(Fact, frozen=True):
-    """Where streams are wanted, the preferred writer first."""
+    """The target nodes of streams, the preferred writer first."""
 
     targets: tuple[tuple[StreamId, tuple[NodeId, ...]], ...]
     keep_factor: bool = False
@@ -188,7 +188,7 @@ class ReplicaCompleted(Fact, frozen=True):
 
 
 class CopyOrdered(Fact, frozen=True):
-    """A node is to copy a sealed range; whatever it had of it does not count."""
+    """A node is to copy a sealed range; any copy it had does not count."""
 
     stream: StreamId
     index: RangeIndex

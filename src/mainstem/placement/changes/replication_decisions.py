@@ -1,4 +1,4 @@
-"""Decisions on who writes streams and who holds ranges: seals, elections, copies, nodes' lives.
+"""Decisions on the writers of streams and replicas of ranges: seals, elections, copies, nodes.
 
 Each decider returns the facts that follow and the reply, or raises a refusal.
 """
@@ -39,7 +39,7 @@ def _seal_and_create(
         return (), stream
     fits_open_range(stream, end)
     if stream.writer == NO_NODE:
-        raise Fenced(ErrorCode.FENCED_EPOCH, "nobody writes the stream", subject=str(stream.id))
+        raise Fenced(ErrorCode.FENCED_EPOCH, "the stream has no writer", subject=str(stream.id))
     if not set(command.done) <= set(stream.last.replicas):
         raise _invalid(stream, f"{list(command.done)} are not all replicas of range {end.index}")
     replicas = _next_replicas(tables, stream, command)
@@ -70,7 +70,7 @@ def _next_replicas(
     elif stream.last.replicas == stream.wanted == (stream.writer,) and not _is_moving(
         tables, stream
     ):
-        replicas = stream.last.replicas  # alone and content: what every roll of a lone node finds
+        replicas = stream.last.replicas  # every roll of a single node
     else:
         topic = tables.need_topic(stream.id.topic)
         replicas = replica_placement.next_set(tables, topic, stream, command.exclude)
@@ -129,7 +129,7 @@ def _drain_node(
     if draining and not any(other.status == "live" for other in others):
         raise InvalidRequest(
             ErrorCode.POLICY_VIOLATION,
-            "no other node could take what it holds",
+            "no other node can take over what it holds",
             subject=f"node {command.node}",
         )
     return (replication.NodeDraining(command.node, draining, now_ms),), None
@@ -141,7 +141,7 @@ def _drain_node(
 def _elect_writers(
     tables: CatalogueTables, command: replication.ElectWriters, now_ms: int
 ) -> ReplicationDecision:
-    # A stream that was deleted since needs no writer, and must not keep the others from theirs.
+    # A stream that was deleted since needs no writer, and must not block the others.
     known = [stream for one in dict.fromkeys(command.streams) if (stream := tables.stream(one))]
     chosen = [
         election
@@ -163,15 +163,15 @@ def _election(
         if able and not unclean:
             return replication.Election(stream.id, epoch, able[0])
     if unclean:
-        # A writer that has sealed its range has found what there is to find.
+        # A writer that has sealed its range has found all records there are.
         if stream.writer != NO_NODE and not stream.is_taken_over:
             return None
         writer = electing.unclean_writer(tables, stream)
         if writer is None:
             return None
         return replication.Election(stream.id, epoch, writer, unclean=True)
-    # Who writes a stream is not fenced for the sake of another: what it alone has acknowledged
-    # would be lost. It is told to hand the stream over.
+    # A writer is not fenced in favour of another: records that only it has acknowledged
+    # would be lost. It is ordered to hand the stream over.
     return None
 
 
@@ -237,7 +237,7 @@ def _replica_lost(
     if command.node not in target.replicas or command.node in target.replicating:
         return (), stream
     if not [node for node in target.holders if node != command.node]:
-        raise _invalid(stream, f"nobody else has range {target.index}: it cannot be copied anew")
+        raise _invalid(stream, f"no other node has range {target.index}: it cannot be copied again")
     return _ordered(stream, target, command.node)
 
 
@@ -251,7 +251,7 @@ def _copy_range(
     if command.node in target.holders or command.node in target.replicating:
         return (), stream
     if not target.holders:
-        raise _invalid(stream, f"nobody is known to have all of range {target.index}")
+        raise _invalid(stream, f"no node is known to have all of range {target.index}")
     return _ordered(stream, target, command.node)
 
 

@@ -1,6 +1,6 @@
 """Commands and facts about users, rules, roles, quotas and tokens, in the manner of ``records``.
 
-A fact carries the whole new value of what it is about, so that replaying needs no arithmetic.
+A fact carries the whole new value of its subject, so that replaying needs no arithmetic.
 """
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ class SetCredentials(Command[None], frozen=True):
 
 
 class AlterScram(Command[None], frozen=True):
-    """Replace and remove SCRAM keys of a user. New ones end a password that is kept otherwise."""
+    """Replace and remove SCRAM keys of a user. New ones replace a password stored otherwise."""
 
     user: str
     upserts: tuple[ScramCredential, ...] = ()
@@ -30,19 +30,19 @@ class AlterScram(Command[None], frozen=True):
 
 
 class DeleteUser(Command[None], frozen=True):
-    """Forget a user's password, roles and tokens. Rules that name the user stay."""
+    """Remove a user's password, roles and tokens. Rules that name the user stay."""
 
     user: str
 
 
 class CreateAcls(Command[None], frozen=True):
-    """Add rules; those that are there already stay as they are."""
+    """Add rules; existing ones stay as they are."""
 
     rules: tuple[AclRule, ...]
 
 
 class DeleteAcls(Command[tuple[tuple[AclRule, ...], ...]], frozen=True):
-    """Remove the rules that filters find; what each of them found."""
+    """Remove the rules that filters match; the matches of each."""
 
     filters: tuple[AclFilter, ...]
 
@@ -55,7 +55,7 @@ class SetRole(Command[None], frozen=True):
 
 
 class DeleteRole(Command[None], frozen=True):
-    """Forget a role; nobody has it any more."""
+    """Remove a role from all principals and delete it."""
 
     name: str
 
@@ -68,7 +68,7 @@ class BindRole(Command[None], frozen=True):
 
 
 class UnbindRole(Command[None], frozen=True):
-    """Take a role from a principal."""
+    """Revoke a role from a principal."""
 
     principal: str
     role: str
@@ -82,26 +82,26 @@ class AlterQuota(Command[None], frozen=True):
 
 
 class CreateApiToken(Command[None], frozen=True):
-    """Keep a new API token."""
+    """Store a new API token."""
 
     token: ApiToken
 
 
 class DeleteApiToken(Command[None], frozen=True):
-    """Forget an API token: it is worth nothing from now on."""
+    """Delete an API token: it is no longer valid."""
 
     id: str
 
 
 class SetDelegationToken(Command[None], frozen=True):
-    """Keep a new delegation token, or new times of one (``is_new`` false)."""
+    """Store a new delegation token, or new times of one (``is_new`` false)."""
 
     token: DelegationToken
     is_new: bool
 
 
 class DeleteDelegationTokens(Command[None], frozen=True):
-    """Forget delegation tokens."""
+    """Delete delegation tokens."""
 
     ids: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class UserSet(Fact, frozen=True):
 
 
 class UserDeleted(Fact, frozen=True):
-    """A user is gone."""
+    """A user was removed."""
 
     user: str
 
@@ -145,7 +145,7 @@ class RoleSet(Fact, frozen=True):
 
 
 class RoleDeleted(Fact, frozen=True):
-    """A role is gone."""
+    """A role was deleted."""
 
     name: str
 
@@ -171,7 +171,7 @@ class ApiTokenSet(Fact, frozen=True):
 
 
 class ApiTokenDeleted(Fact, frozen=True):
-    """An API token is gone."""
+    """An API token was deleted."""
 
     id: str
 
@@ -183,7 +183,7 @@ class DelegationTokenSet(Fact, frozen=True):
 
 
 class DelegationTokensDeleted(Fact, frozen=True):
-    """Delegation tokens are gone."""
+    """Delegation tokens were deleted."""
 
     ids: tuple[str, ...]
 
@@ -212,7 +212,7 @@ SecurityFact = (
 
 
 class SecurityState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All of it as one value, part of the catalogue's snapshot."""
+    """The whole security state as one value, part of the catalogue's snapshot."""
 
     users: dict[str, Credentials] = {}
     rules: tuple[AclRule, ...] = ()

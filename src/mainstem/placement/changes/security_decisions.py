@@ -1,7 +1,7 @@
-"""What the catalogue answers to commands about users, rules, roles, quotas and tokens.
+"""The catalogue's decisions on commands about users, rules, roles, quotas and tokens.
 
-Nothing here changes anything. What users are called and what rules may say is the ``security``
-package's to check; here is what depends on what there is already.
+Nothing here changes anything. The ``security`` package checks names of users and contents of
+rules; this module checks what depends on the current state.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def _alter_scram(table: SecurityTable, command: records.AlterScram) -> SecurityD
     for credential in command.upserts:
         _check_scram(credential)
         kept[credential.mechanism] = credential
-    # A user without keys who is known by another password stays known by it.
+    # A user without SCRAM keys who has another kind of password keeps it.
     argon2 = None if command.upserts else known.argon2
     if not kept and argon2 is None:
         return SecurityDecision(_without_user(table, command.user))
@@ -132,7 +132,7 @@ def _set_role(table: SecurityTable, command: records.SetRole) -> SecurityDecisio
 def _delete_role(table: SecurityTable, command: records.DeleteRole) -> SecurityDecision:
     if command.name in BUILT_IN:
         raise InvalidRequest(
-            ErrorCode.POLICY_VIOLATION, "built-in roles stay", subject=command.name
+            ErrorCode.POLICY_VIOLATION, "built-in roles cannot be changed", subject=command.name
         )
     if command.name not in table.roles:
         raise _no_role(command.name)
@@ -198,7 +198,7 @@ def _create_api_token(table: SecurityTable, command: records.CreateApiToken) -> 
     for role in token.roles or ():
         if role not in table.roles and role not in BUILT_IN:
             raise _no_role(role)
-    assert token.id not in table.api_tokens, "ids of tokens are drawn at random"
+    assert token.id not in table.api_tokens, "ids of tokens are random"
     _check_count(len(table.api_tokens) + 1, TOKENS_MAX, "API tokens")
     return SecurityDecision((records.ApiTokenSet(token),))
 
@@ -219,7 +219,7 @@ def _set_delegation_token(
     if command.is_new:
         _check_count(len(table.delegation_tokens) + 1, TOKENS_MAX, "delegation tokens")
     elif token.id not in table.delegation_tokens:
-        raise InvalidRequest(ErrorCode.UNKNOWN_TOKEN, "the token is gone")
+        raise InvalidRequest(ErrorCode.UNKNOWN_TOKEN, "the token no longer exists")
     return SecurityDecision((records.DelegationTokenSet(token),))
 
 

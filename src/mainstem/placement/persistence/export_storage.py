@@ -1,7 +1,7 @@
-"""``topic_metadata.json``: the catalogue for people, and for rebuilding it when it is lost.
+"""``topic_metadata.json``: the catalogue in readable form, and for rebuilding it after a loss.
 
 Written after changes, at most once per interval, replaced atomically. It may lag behind by that
-interval; the catalogue's journal is the truth.
+interval; the catalogue's journal is authoritative.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class ExportedPartition(msgspec.Struct, frozen=True):
-    """One stream, without its single ranges."""
+    """One stream, without its individual ranges."""
 
     partition: int
     writer: NodeId
@@ -58,7 +58,7 @@ class ExportedTopic(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """The whole file but its checksum."""
+    """The whole file except its checksum."""
 
     version: int
     cluster_id: str
@@ -86,14 +86,14 @@ class MetadataExport:
         self._stale = False
 
     def on_fact(self, fact: AnyFact) -> None:
-        """Something changed: write the file soon."""
+        """A fact was replayed: write the file soon."""
         del fact
         self._stale = True
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write_soon())
 
     async def close(self) -> None:
-        """Write what is still to be written."""
+        """Write pending changes."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -118,7 +118,7 @@ class MetadataExport:
         self._store(encode(self._tables, self._clock.wall_ms()))
 
     def _store(self, data: bytes) -> None:
-        # Nobody's data depends on the export, so a full disk must not stop the node for it.
+        # No data depends on the export, so a full disk must not stop the node.
         try:
             write_atomically(self._path, data)
         except OSError as error:
@@ -139,10 +139,10 @@ def encode(tables: CatalogueTables, now_ms: int) -> bytes:
 
 
 def read_export(path: Path) -> Exported | None:
-    """The export, if it is there and sound; a damaged one is as good as none, and said so.
+    """The export, if it exists and is valid; a damaged one is logged and ignored.
 
     Raises:
-        UnknownVersion: it is of a version that is not known here.
+        UnknownVersion: this release does not know its version.
     """
     if not path.exists():
         return None
@@ -151,10 +151,10 @@ def read_export(path: Path) -> Exported | None:
         check_signed(data, "catalogue", range(VERSION, VERSION + 1), path)
         signed = msgspec.json.decode(data, type=_Signed)
     except (*DECODE_ERRORS, OSError) as error:
-        _log.warning("%s is not readable and is left out: %s", path, error)
+        _log.warning("%s is not readable and is ignored: %s", path, error)
         return None
     if signed.checksum != _checksum(signed.catalogue):
-        _log.warning("%s has a wrong checksum and is left out", path)
+        _log.warning("%s has a wrong checksum and is ignored", path)
         return None
     return signed.catalogue
 

@@ -1,7 +1,7 @@
-"""Whose data folder this is: ``data/node.json``, written once and checked at every start.
+"""The owner of a data folder: ``data/node.json``, written once and checked at every start.
 
-A folder belongs to one node of one cluster. Started with another node id or cluster id the node
-refuses: mixing two nodes' data up cannot be undone.
+A folder belongs to one node of one cluster. With another node id or cluster id the node does not
+start: mixing the data of two nodes cannot be undone.
 """
 
 import os
@@ -28,9 +28,9 @@ VERSIONS = range(VERSION, VERSION_WITH_LEVEL + 1)
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a data folder was made for, and at which level of ``mainstem.version`` it was written.
+    """The owner of a data folder, and at which level of ``mainstem.version`` it was written.
 
-    At level 1 the file is that of release 0.1. Above, its version is one that this release refuses.
+    At level 1 the file is that of release 0.1. Above, its version is one that release 0.1 refuses.
     """
 
     version: int
@@ -68,8 +68,8 @@ def open_identity(
     Args:
         data: the node's data folder.
         node_id: the id that the node is configured with.
-        cluster_id: the cluster it is configured for; None takes what the folder says.
-        now_ms: when a new identity was made.
+        cluster_id: the cluster it is configured for; None accepts the folder's.
+        now_ms: the creation time of a new identity.
         new_uuid: source of fresh ids.
 
     Raises:
@@ -93,7 +93,7 @@ def open_identity(
 
 
 def write_level(data: Path, identity: NodeIdentity, level: int) -> NodeIdentity:
-    """Let a data folder say that it is written at a higher level from now on."""
+    """Record in a data folder that it is written at a higher level from now on."""
     raised = replace(identity, version=VERSION_WITH_LEVEL, level=level)
     write_atomically(data / NAME, _encode(raised))
     return raised
@@ -148,7 +148,7 @@ def _damaged(path: Path, cause: str) -> Corrupt:
 def _mismatch(path: Path, what: str, found: object, wanted: object) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.INVALID_REQUEST,
-        f"the data folder belongs to {what} {found}, the configuration says {wanted}",
+        f"the data folder belongs to {what} {found}, the configuration has {wanted}",
         subject=str(path),
         remedy=f"start the node as {what} {found}, or give it another data folder",
     )

@@ -4,9 +4,9 @@
     journal    header | mark | frame n+1 | frame n+2 | …  appended to, one frame per sync
 
 A frame is written, synced, and only then is the next one written; so everything but the last frame
-must be sound, and a last frame that is not was never acknowledged: it is cut off. The *mark* in the
-header says how far the file was known to be durable. Damage or truncation below the mark, or a
-sound frame behind a damaged one, is ``Corrupt`` and stops the node rather than losing topics
+must be valid, and a last frame that is not was never acknowledged: it is cut off. The *mark* in the
+header records how far the file was known to be durable. Damage or truncation below the mark, or a
+valid frame behind a damaged one, is ``Corrupt`` and stops the node rather than losing topics
 silently.
 
 An error of ``fsync`` is final: the page cache may already have dropped what could not be written,
@@ -71,7 +71,7 @@ class StoredJournal(Value, frozen=True):
 
 
 class JournalFailed(MainstemError):
-    """The journal can no longer be trusted; the node must stop."""
+    """The journal has failed; the node must stop."""
 
     def __init__(self, cause: str, *, subject: str) -> None:
         super().__init__(ErrorCode.STORAGE_FAILED, cause, subject=subject)
@@ -104,16 +104,16 @@ class JournalStorage:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether replaying the journal has become more work than reading a snapshot."""
+        """Whether the journal is long enough for a snapshot to be due."""
         return self._end > max(self._snapshot_after_bytes, 2 * self._snapshot_bytes)
 
     @property
     def next_index(self) -> int:
-        """The number of the frame that comes next."""
+        """The number of the next frame."""
         return self._next_index
 
     def open(self) -> StoredJournal:
-        """Read what is there, cut a torn end, and be ready to append. Blocking.
+        """Read what is stored, cut a torn end, and prepare to append. Blocking.
 
         Raises:
             Corrupt: something that was once durable is damaged or missing.
@@ -124,7 +124,7 @@ class JournalStorage:
         index, snapshot = self._read_snapshot()
         if not self._journal.exists():
             if snapshot is not None:
-                raise Corrupt("the snapshot is there, the journal is not",
+                raise Corrupt("the snapshot exists, but the journal does not",
                               subject=str(self._journal), remedy=REMEDY)  # fmt: skip
             os.close(self._new_journal(first_index=1))
             sync_folder(self._folder.parent)
@@ -134,7 +134,7 @@ class JournalStorage:
         cut_bytes = len(data) - self._end
         if cut_bytes:
             os.ftruncate(self._fd, self._end)
-        # What the last life wrote but had not synced is visible now, so it must last.
+        # What the last process wrote but had not synced is visible now, so it must be durable.
         write_again(self._fd, data, self._read_header(data)[1], self._end)
         self._sync(self._fd)
         write_mark(self._fd, self._end)
@@ -154,7 +154,7 @@ class JournalStorage:
         await self._on_thread(self.snapshot_now, state)
 
     def close(self) -> None:
-        """Mark the end as durable and let go of the file. Waits for what is in flight."""
+        """Mark the end as durable and close the file. Waits for what is in flight."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
@@ -194,7 +194,7 @@ class JournalStorage:
             fresh = self._new_journal(first_index=self._next_index)
         except OSError as error:
             if is_not_replaced(error):
-                return  # the journal simply stays; there will be another occasion
+                return  # the journal is kept; the next snapshot is tried later
             raise self._fail(error) from error
         os.close(self._fd)
         self._fd = fresh
@@ -211,7 +211,7 @@ class JournalStorage:
             raise JournalFailed("the journal is closed", subject=str(self._journal))
 
     def _take_back(self, error: OSError) -> None:
-        """A frame could not be written: remove what there is of it, or give up."""
+        """A frame could not be written: remove what was written of it, or fail."""
         passing = refusal(error, self._journal)
         if passing is None:
             raise self._fail(error) from error
@@ -284,7 +284,7 @@ class JournalStorage:
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Move a damaged catalogue out of the way, to be looked at; where it went."""
+    """Move a damaged catalogue to another folder for inspection; the new path."""
     if not folder.exists():
         return None
     for number in range(1, 10_000):
@@ -293,4 +293,4 @@ def set_aside(folder: Path) -> Path | None:
             folder.rename(aside)
             sync_folder(folder.parent)
             return aside
-    raise Corrupt("10,000 damaged catalogues stand aside already", subject=str(folder))
+    raise Corrupt("there are already 10,000 folders of damaged catalogues", subject=str(folder))

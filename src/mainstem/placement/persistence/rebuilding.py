@@ -1,8 +1,8 @@
-"""Topics rebuilt from the folders of their records, when the catalogue itself is lost.
+"""Rebuilds topics from the folders of their records, when the catalogue itself is lost.
 
-The folders tell names, ids, partitions, ranges and epochs; the export, where readable, adds what
-folders do not hold: settings, creation times, partitions that never took a record. Every guess is
-noted, so that the operator can read what was assumed.
+The folders contain names, ids, partitions, ranges and epochs; the export, where readable, adds what
+folders do not hold: settings, creation times, partitions without records. Every assumption is
+noted, so that the operator can review it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,15 +28,15 @@ from mainstem.model.topic_name import is_reserved_name
 from mainstem.placement.state.chain import new_stream
 
 PRODUCER_IDS_PER_MS_BITS = 20
-"""A lost catalogue no longer knows which producer ids were given; ids from the clock are higher."""
+"""A lost catalogue has no allocated producer ids; ids derived from the clock are higher."""
 
 
 EPOCH_LEAP = 1_000
-"""Ranges without records leave no folder, but clients may have heard of their epochs: leap over."""
+"""Ranges without records leave no folder, but clients may know their epochs: skip these."""
 
 
 class RebuildableRange(Struct, frozen=True, order=True):
-    """One range folder. ``end`` is where its records end, as far as a look at the files tells."""
+    """One range folder. ``end`` is where its records end, as far as the files show."""
 
     topic: str
     topic_id: TopicId
@@ -53,7 +53,7 @@ class RebuildableRange(Struct, frozen=True, order=True):
 
 
 class KnownTopic(Struct, frozen=True):
-    """What the export says about a topic; ``positions`` is (start, epoch) of each partition."""
+    """A topic in the export; ``positions`` is (start, epoch) of each partition."""
 
     name: str
     id: TopicId
@@ -63,12 +63,12 @@ class KnownTopic(Struct, frozen=True):
     positions: tuple[tuple[int, int], ...]
 
     def position(self, partition: int) -> tuple[int, int]:
-        """Start and epoch of a partition, as far as the export knows it."""
+        """Start and epoch of a partition, as far as the export has them."""
         return self.positions[partition] if partition < len(self.positions) else (0, 0)
 
 
 class RebuiltTopics(NamedTuple):
-    """The topics, the first producer id that is certainly unused, and what was assumed."""
+    """The topics, the first producer id that is certainly unused, and the assumptions."""
 
     topics: tuple[Topic, ...]
     next_producer_id: ProducerId
@@ -78,7 +78,7 @@ class RebuiltTopics(NamedTuple):
 def rebuild(
     found: Iterable[RebuildableRange], known: Sequence[KnownTopic], *, node: NodeId, now_ms: int
 ) -> RebuiltTopics:
-    """Topics of a node that holds ``found`` and whose last export said ``known``."""
+    """Topics of a node that holds ``found`` and whose last export was ``known``."""
     notes: list[str] = []
     found = list(found)
     newest: dict[TopicId, int] = {}
@@ -145,7 +145,7 @@ def _topic(
 def _ranges(
     found: list[RebuildableRange], node: NodeId, subject: str, notes: list[str]
 ) -> tuple[Range, ...]:
-    """A sound chain out of what was found; the last range is open."""
+    """A valid chain of the ranges that were found; the last range is open."""
     newest = {entry.index: entry for entry in sorted(found, key=lambda r: (r.index, r.generation))}
     ranges: list[Range] = []
     for entry in sorted(newest.values(), key=lambda r: r.index):
@@ -187,7 +187,7 @@ def _range(entry: RebuildableRange, node: NodeId) -> Range:
 
 
 def _stream(stream: StreamId, ranges: tuple[Range, ...], start: int, epoch: int) -> Stream:
-    # An export that lags behind may name a start below what is still there.
+    # An outdated export may name a start below the first record.
     begins = Offset(max(start, ranges[0].start))
     kept = tuple(r for r in ranges if r.end is None or r.end > begins)
     last = kept[-1]

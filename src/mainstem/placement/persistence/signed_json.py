@@ -1,4 +1,4 @@
-"""JSON files that people read: ``{member: {version, …}, checksum}``."""
+"""JSON files with a checksum: ``{member: {version, …}, checksum}``."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from mainstem.model.errors import UnknownVersion
 
 
 def check_signed(data: bytes, member: str, known: range, path: Path) -> None:
-    """Refuse a sound file of another version, whatever else is in it; damage is not looked for.
+    """Refuse an undamaged file of another version; damage is not reported here.
 
     Raises:
         UnknownVersion: the checksum matches, and the version is none of the ``known``.

@@ -1,10 +1,10 @@
-"""Notes in a data folder at which level of ``mainstem.version`` it is written.
+"""Records in a data folder at which level of ``mainstem.version`` it is written.
 
-A node alone has no other that refuses it. So the folder itself says so, before the first thing is
-written at a level, and a release that does not read that level ends at the start.
+A single node has no other that refuses it. So the level is written to the folder before anything
+is written at that level, and a release that does not support it ends at the start.
 
-A disk that is full ends no node: the note is made with one of the next facts. Meanwhile the leader
-of a cluster refuses older releases; a node alone cannot record a level on a full disk.
+A full disk does not stop the node: the level is recorded with a later fact. Meanwhile the leader
+of a cluster refuses older releases; a single node cannot record a level on a full disk.
 """
 
 import logging
@@ -24,7 +24,7 @@ class VersionLevelDriver:
     Args:
         service: the catalogue.
         data: the data folder.
-        identity: what the folder says of itself; as an attribute, what it says now.
+        identity: the folder's identity; as an attribute, the current one.
     """
 
     def __init__(self, service: PlacementService, data: Path, identity: NodeIdentity) -> None:
@@ -36,7 +36,7 @@ class VersionLevelDriver:
         self.note()
 
     def note(self) -> None:
-        """Write the level down if it has risen."""
+        """Record the level if it has risen."""
         self._is_late = self._catalogue.level > self.identity.level
         if not self._is_late:
             return
@@ -46,7 +46,7 @@ class VersionLevelDriver:
             passing = refusal(error, self._data)
             if passing is None:
                 raise
-            _log.warning("the level of the data folder is not noted yet: %s", passing)
+            _log.warning("the level of the data folder is not recorded yet: %s", passing)
         else:
             self._is_late = False
 

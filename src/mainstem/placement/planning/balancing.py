@@ -1,9 +1,9 @@
 """Which streams to move so that nodes hold and write about as many as their share. Pure.
 
-Only as many move as a fair share needs: a node that joins empty takes from the fullest, those
-streams first that like it best. Nothing moves between two nodes that both have their share, and
-nothing moves onto a machine or rack where the stream already is, unless it has no choice. What one
-node has to write as a whole (``together``) counts, and stays.
+Only as many move as a fair share needs: an empty node takes from the fullest, in the order of
+the hash scores. Nothing moves between two nodes that both have their share, and
+nothing moves onto a machine or rack where the stream already is, unless there is no other. Streams
+that one node must write together (``together``) count, and are not moved.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ GAP_PER_CENT: Final = 20
 
 
 def moves(tables: CatalogueTables, limit: int) -> list[Move]:
-    """Up to ``limit`` streams and where they are wanted instead."""
+    """Up to ``limit`` streams and their new target nodes."""
     nodes = {known.node.id: known.node for known in tables.nodes() if known.status == "live"}
     if len(nodes) < 2:
         return []
@@ -39,7 +39,7 @@ def moves(tables: CatalogueTables, limit: int) -> list[Move]:
 
 
 class _Balance:
-    """Where streams are wanted, as moves are found."""
+    """The target nodes of streams, updated with each move."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class _Balance:
         self._moves: dict[StreamId, Replicas] = {}
 
     def of_copies(self, limit: int) -> list[Move]:
-        """From nodes that hold the most to those that hold the least."""
+        """Moves from nodes that hold the most to those that hold the least."""
         held: dict[NodeId, set[StreamId]] = {node: set() for node in self._nodes}
         for stream, wanted in self._wanted.items():
             for node in wanted:
@@ -104,7 +104,7 @@ class _Balance:
         self._wanted[stream] = self._moves[stream] = wanted
 
     def _best(self, able: set[StreamId], high: NodeId, low: NodeId) -> StreamId | None:
-        """The stream that likes the new node best, and stays as spread as it is."""
+        """The stream with the best score for the new node that stays as spread as it is."""
         spread = [stream for stream in able if self._stays_apart(stream, high, low)]
         target = self._nodes[low]
         return max(spread, key=lambda stream: (scores(stream)(target), stream), default=None)

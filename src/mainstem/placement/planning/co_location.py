@@ -1,8 +1,8 @@
-"""Streams that one node has to write, all of them: those of queues, and those of MQTT sessions.
+"""Streams that one node has to write together: those of queues, and those of MQTT sessions.
 
-Whoever serves queues needs every stream of them. They are wanted on the same nodes in the same
-order, so that one node writes them and the next one in that order takes all over; what moves or
-completes streams one by one would tear them apart. Pure.
+A node that serves queues needs all their streams. Their target nodes are the same in the same
+order, so that one node writes them and the next one in that order takes all over; moving or
+completing streams one by one would separate them. Pure.
 """
 
 from typing import Final
@@ -23,8 +23,8 @@ _MQTT: Final = (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC)
 def fixed(tables: CatalogueTables) -> frozenset[StreamId]:
     """Streams that are not moved for the sake of balance.
 
-    Topics that queues share with others bear any name: what is wanted exactly where queues are is
-    taken for one of theirs.
+    Topics that queues share with others can have any name: a stream with the same target nodes as
+    queues is treated as one of theirs.
     """
     queues = tables.topic(QUEUES_TOPIC)
     place = None if queues is None else queues.streams[0].wanted

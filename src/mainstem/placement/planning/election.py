@@ -1,8 +1,8 @@
-"""Who may write a stream, and who had best. Pure.
+"""Which nodes may write a stream, and which is the best. Pure.
 
 Only a live replica of the open range on the disk that was assigned may be elected: it can find the
-end of the range and has what it needs to go on. Among those the best is not draining, has the most
-of the older ranges, and stands first in the order in which the stream is wanted. An unclean
+end of the range and has what it needs to continue. The best of them is not draining, has the most
+of the older ranges, and is first in the order of the target nodes. An unclean
 election takes a replica of older ranges when there is no other; the open range is lost then.
 """
 
@@ -17,7 +17,7 @@ from mainstem.placement.state.tables import CatalogueTables
 
 
 class NodeChange(Struct, frozen=True):
-    """A change that is being decided: a node that is gone, or one that is back on a disk."""
+    """A change that is being decided: a node that has failed, or one that returned on a disk."""
 
     gone: NodeId = NO_NODE
     back: NodeId = NO_NODE
@@ -30,7 +30,7 @@ NO_NODE_CHANGE = NodeChange()
 def candidates(
     tables: CatalogueTables, stream: Stream, change: NodeChange = NO_NODE_CHANGE
 ) -> list[NodeId]:
-    """Who may write a stream, the best first."""
+    """The nodes that may write a stream, the best first."""
     able = [node for node in stream.last.replicas if _may_write(tables, stream, node, change)]
     return sorted(able, key=lambda node: _rank(tables, stream, node))
 
@@ -38,13 +38,13 @@ def candidates(
 def elected(
     tables: CatalogueTables, stream: Stream, change: NodeChange = NO_NODE_CHANGE
 ) -> Election:
-    """The election that gives a stream its best writer, or nobody."""
+    """The election that gives a stream its best writer, or none."""
     able = candidates(tables, stream, change)
     return Election(stream.id, Epoch(stream.epoch + 1), able[0] if able else NO_NODE)
 
 
 def elections_without(tables: CatalogueTables, node: NodeId) -> Iterator[Election]:
-    """A node is gone: whatever it wrote is given to others."""
+    """A node has failed: the streams it wrote are given to others."""
     change = NodeChange(gone=node)
     for stream in tables.streams_of(node):
         yield elected(tables, stream, change)
@@ -53,9 +53,9 @@ def elections_without(tables: CatalogueTables, node: NodeId) -> Iterator[Electio
 def elections_with(
     tables: CatalogueTables, node: NodeId, directory: str, *, restarted: bool
 ) -> Iterator[Election]:
-    """A node is back: what it wrote with others and what nobody writes gets a writer.
+    """A node is back: streams that it wrote with others, and those without a writer, get one.
 
-    A restarted node never goes on under its old epoch; what nobody else ever held it seals itself.
+    A restarted node never reuses its old epoch; streams that only it held it seals itself.
     """
     change = NodeChange(back=node, directory=directory)
     if restarted:
@@ -71,7 +71,7 @@ def elections_with(
 
 
 def preferred(tables: CatalogueTables, stream: Stream) -> NodeId | None:
-    """The writer that a stream is wanted to have, if it can write it now without a gap."""
+    """The preferred writer of a stream, if it can write it now without a gap."""
     node = stream.wanted[0]
     known = tables.node(node)
     if known is None or known.status != "live" or node not in candidates(tables, stream):
@@ -82,7 +82,7 @@ def preferred(tables: CatalogueTables, stream: Stream) -> NodeId | None:
 def successor(
     tables: CatalogueTables, stream: Stream, without: Iterable[NodeId] = ()
 ) -> NodeId | None:
-    """Who had best write a stream that its writer gives up; None: nobody else can."""
+    """The best new writer of a stream whose writer gives it up; None: there is none."""
     excluded = {stream.writer, *without}
     able = [node for node in candidates(tables, stream) if node not in excluded]
     return able[0] if able else None
@@ -126,5 +126,5 @@ def _rank(tables: CatalogueTables, stream: Stream, node: NodeId) -> tuple[bool, 
 
 
 def _lacks(stream: Stream, node: NodeId) -> int:
-    """How many sealed ranges a node does not have whole."""
+    """How many sealed ranges a node does not have completely."""
     return sum(node not in known.holders for known in stream.ranges[:-1])

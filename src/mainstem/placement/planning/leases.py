@@ -1,11 +1,11 @@
-"""Leases: who is alive is decided by the placement leader's clock, never by a guess.
+"""Leases: the placement leader's clock decides which nodes are live.
 
     node ──renew every 0.3 s──▶ leader            leader: not renewed for 1.5 s ──▶ fenced
-    node: my lease ends 1.5 s after I *asked* for it, so never later than at the leader
+    node: a lease ends 1.5 s after it was *requested*, so never later than at the leader
 
-A new leader grants everybody one lease before it declares anybody dead; to the leader before it a
-shorter one, because an election has already waited for that one. A leader that was itself away
-(paused, starved of processor time) gives that time back to everybody. A lease is granted from the
+A new leader grants every node one lease before it declares any dead; to the leader before it a
+shorter one, because an election has already waited for that one. A leader that was itself stopped
+(paused, starved of processor time) extends all leases by that time. A lease is granted from the
 moment at which most nodes last confirmed that the granting one leads, so that none outlives its
 grantor by more than its length. Pure; times are milliseconds of a clock that never goes back.
 """
@@ -44,7 +44,7 @@ class LeaseTable:
         self._seen_ms = 0
 
     def begin(self, nodes: Iterable[NodeId], now: int, former: NodeId = NO_NODE) -> None:
-        """This node leads from now on, ``former`` did before: everybody has one lease."""
+        """This node leads from now on, ``former`` did before: every node has one lease."""
         settings = self._settings
         self._until_ms = dict.fromkeys(nodes, now + settings.lease_ms)
         if former in self._until_ms:
@@ -52,28 +52,28 @@ class LeaseTable:
         self._seen_ms = now
 
     def renew(self, node: NodeId, now: int) -> None:
-        """A node asked in time, or came back."""
+        """A node renewed in time, or came back."""
         self._until_ms[node] = now + self._settings.lease_ms
 
     def forget(self, node: NodeId) -> None:
-        """A node has no lease any more."""
+        """A node has no lease."""
         self._until_ms.pop(node, None)
 
     def late(self, nodes: Iterable[NodeId], now: int) -> list[NodeId]:
-        """Those of ``nodes`` that missed a renewal: worth a second look before the lease ends."""
+        """Those of ``nodes`` that missed a renewal: checked before the lease ends."""
         settings = self._settings
         least = settings.lease_ms - 2 * settings.renew_ms
         return [node for node in nodes if self._until_ms.get(node, now + least) < now + least]
 
     def lapsed(self, nodes: Iterable[NodeId], now: int) -> list[NodeId]:
-        """Those of ``nodes`` whose lease has ended. To be asked every ``renew_ms`` or more often.
+        """Those of ``nodes`` whose lease has ended. To be called every ``renew_ms`` or more often.
 
-        Whoever was never seen has a first lease from now on.
+        A node without a record has a first lease from now on.
         """
         away_ms = now - self._seen_ms - self._settings.renew_ms
         self._seen_ms = now
         if away_ms > self._settings.renew_ms:
-            # What was asked meanwhile lies unread in this node's sockets.
+            # Requests that arrived meanwhile are still unread in this node's sockets.
             self._until_ms = {node: until + away_ms for node, until in self._until_ms.items()}
         first = now + self._settings.lease_ms
         return [node for node in nodes if self._until_ms.setdefault(node, first) <= now]
@@ -88,13 +88,13 @@ class OwnLease:
         self._until_ms = -1
 
     def granted(self, asked_ms: int, lease_ms: int) -> None:
-        """What was asked for at ``asked_ms`` was granted."""
+        """The lease requested at ``asked_ms`` was granted."""
         self._until_ms = max(self._until_ms, asked_ms + lease_ms)
 
     def end(self) -> None:
-        """This node was told that it has none."""
+        """The leader answered that this node has no lease."""
         self._until_ms = -1
 
     def holds(self, now: int) -> bool:
-        """Whether nobody can have been told yet that this node is dead."""
+        """Whether the leader cannot have declared this node dead yet."""
         return now < self._until_ms

@@ -1,8 +1,8 @@
-"""A node's lease: asked for again and again at the placement leader, answered when this is it.
+"""A node's lease: renewed regularly at the placement leader, granted when this node is it.
 
-The answer also says what the node's streams are to do (``RollOrder``). Promises: ``holds`` is true
-only while no leader can have taken this node for dead without that being known here; a node that
-learns that a newer process has its name says so once, and stops asking.
+The answer also contains orders for the node's streams (``RollOrder``). Guarantees: ``holds`` is
+true only while no leader can have declared this node dead without that being known here; a node
+that finds a newer process under its id reports that once, and stops renewing.
 
 Between two leases the node may have been replaced, and its catalogue may learn of that much later
 than the next lease comes, as when its disk stalls. So a lease after a gap counts once the catalogue
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseRenewal(msgspec.Struct, frozen=True, array_like=True):
-    """A node asks for its next lease."""
+    """A node requests its next lease."""
 
     incarnation: int
 
@@ -50,10 +50,10 @@ _grants = msgspec.msgpack.Decoder(LeaseGrant)
 
 
 class LeaseHooks(NamedTuple):
-    """Who is told what the answers say.
+    """Callbacks for the contents of answers.
 
-    ``on_orders``: what this node's streams are to do; ``on_superseded``: a newer process has
-    registered under this node's name.
+    ``on_orders``: orders for this node's streams; ``on_superseded``: a newer process has
+    registered under this node's id.
     """
 
     on_orders: Callable[[Sequence[RollOrder]], None]
@@ -65,11 +65,11 @@ class LeasesService:
 
     Args:
         node: this node and its incarnation.
-        group: this node's member of the catalogue's group, which knows who leads.
-        peers: how it is asked.
-        placing: what answers when this node leads.
-        clock: the time.
-        hooks: who is told what the answers say.
+        group: this node's member of the catalogue's group, which knows the leader.
+        peers: sends requests to the leader.
+        placing: grants leases while this node leads.
+        clock: the clock.
+        hooks: callbacks for the contents of answers.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class LeasesService:
 
     @property
     def holds(self) -> bool:
-        """Whether this node has a lease, so that nobody else can write its streams."""
+        """Whether this node has a lease, so that no other node can write its streams."""
         return self._is_caught_up and self._lease.holds(self._now_ms())
 
     async def serve(self, node: NodeId, body: memoryview) -> Sequence[Chunk]:
-        """Another node asks (the handler of ``PeerService.LEASES``)."""
+        """Another node renews its lease (the handler of ``PeerService.LEASES``)."""
         try:
             asked = _renewals.decode(body)
         except DECODE_ERRORS as error:
@@ -106,7 +106,7 @@ class LeasesService:
         return [msgspec.msgpack.encode(await self._grant(node, asked))]
 
     async def run(self) -> None:
-        """Renew until cancelled, or until another process has this node's name."""
+        """Renew until cancelled, or until another process has this node's id."""
         try:
             await self._run()
         finally:
@@ -124,7 +124,7 @@ class LeasesService:
                 self._hooks.on_superseded(refusal)
                 return
             except MainstemError as refusal:
-                # Whoever leads next is soon known here, and a lease outlasts several tries.
+                # The next leader is soon known here, and a lease outlasts several attempts.
                 _log.debug("no lease: %s", refusal)
                 await asyncio.sleep(settings.renew_ms / 3000)
                 continue
@@ -141,10 +141,10 @@ class LeasesService:
             await asyncio.sleep(max(0, settings.renew_ms - spent_ms) / 1000)
 
     def _catch_up(self) -> None:
-        """A lease comes after a gap: have everything that was decided in it replayed first."""
+        """A lease comes after a gap: wait until everything decided in it is replayed."""
         self._is_caught_up = False
         if self._catching_up is not None:
-            self._catching_up.cancel()  # it asked before this gap
+            self._catching_up.cancel()  # requested before this gap
         self._catching_up = asyncio.get_running_loop().create_task(self._caught_up())
 
     async def _caught_up(self) -> None:
@@ -153,7 +153,7 @@ class LeasesService:
             try:
                 await self._placing.catch_up(settings.lease_ms / 1000)
             except MainstemError as refusal:
-                _log.debug("it is not known what was decided: %s", refusal)
+                _log.debug("the catalogue may be out of date: %s", refusal)
                 await asyncio.sleep(settings.renew_ms / 3000)
             else:
                 self._is_caught_up = True

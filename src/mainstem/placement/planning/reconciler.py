@@ -1,13 +1,13 @@
-"""What the placement leader does about the cluster as it is: from the catalogue to commands. Pure.
+"""The placement leader's actions on the current state: from the catalogue to commands. Pure.
 
-    where a stream is wanted ──▶ its open range ──▶ its writer ──▶ its sealed ranges ──▶ balance
-     gone nodes are replaced      rolled to it       handed over    copied, then dropped
+    target of a stream ──▶ its open range ──▶ its writer ──▶ its sealed ranges ──▶ balance
+     failed nodes are replaced      rolled to it       handed over    copied, then dropped
 
 Every step looks at the catalogue alone and may be repeated, cut off or done by another leader:
 commands are checked again where they are decided, and an order to a writer names the epoch and the
-range it was given for. Promises: a copy is dropped only when every node that should have the range
-has it on disk; a writer is changed only for one that lacks nothing; once nodes stop coming and
-going, everything comes to rest.
+range it was given for. Guarantees: a copy is dropped only when every node that should have the
+range has it on disk; a writer is changed only for one that lacks nothing; once nodes stop joining
+and failing, the plan becomes empty.
 """
 
 from collections import Counter
@@ -33,16 +33,16 @@ READMIT_DOUBLINGS_MAX: Final = 6
 
 
 class ReconcilerSettings(Struct, frozen=True):
-    """How patient the leader is, and how much it does at once.
+    """Time-outs of the leader, and how much it does at once.
 
     ``replace_after_ms``: a node that is down for so long is replaced. ``readmit_ms``: a replica
     that a writer left behind joins the open range after so long; twice as long each time that it
-    is left behind again, until a node comes or goes.
-    ``prefer_after_ms``: a preferred writer gets its stream back after so long. ``report_ms``: a
-    replica of a range that was just sealed says by itself that it has it. ``rebalance_after_ms``:
-    nothing changed for so long; None never moves anything for the sake of balance. ``repeat_ms``:
-    an order that was not followed is given again. ``copies_per_node_max``: a node makes a few
-    copies at a time and has the next ones waiting, so that it is busy until it is looked at again.
+    is left behind again, until a node joins or leaves.
+    ``prefer_after_ms``: a preferred writer gets its stream back after so long. ``report_ms``: how
+    long a replica of a range that was just sealed has to report it. ``rebalance_after_ms``:
+    nothing changed for so long; None turns balancing off. ``repeat_ms``:
+    an order that was not followed is repeated. ``copies_per_node_max``: a node makes a few
+    copies at a time and has the next ones waiting, so that it is busy until the next step.
     """
 
     replace_after_ms: int = 300_000
@@ -58,7 +58,7 @@ class ReconcilerSettings(Struct, frozen=True):
 
 
 class RollOrder(Struct, frozen=True, array_like=True):
-    """The writer of a stream is to seal its open range: hand over, or go on in another set."""
+    """The writer of a stream is to seal its open range: hand over, or continue in another set."""
 
     stream: StreamId
     epoch: Epoch
@@ -84,7 +84,7 @@ class ClusterReconciler:
         self.begin()
 
     def begin(self) -> None:
-        """This node leads from now on: patience begins anew."""
+        """This node leads from now on: all time-outs start over."""
         self._since: dict[Hashable, int] = {}
         self._settled: dict[TopicId, Topic] = {}
         self._nodes: tuple[Hashable, ...] = ()
@@ -119,11 +119,11 @@ class ClusterReconciler:
         return turn.steps()
 
     def since(self, now: int, *key: Hashable) -> int:
-        """For how long something has been seen in every step, in milliseconds."""
+        """For how long something has been present in every step, in milliseconds."""
         return now - self._since.setdefault(key, now)
 
     def may_order(self, order: RollOrder, now: int) -> bool:
-        """Whether an order is due; it is, again and again, until it has been followed."""
+        """Whether an order is due; it is repeated until it has been followed."""
         given = self._ordered.get(order)
         if given is not None and now - given < self._settings.repeat_ms:
             return False
@@ -140,7 +140,7 @@ class ClusterReconciler:
         self._readmitted[stream] = self._readmitted.get(stream, 0) + 1
 
     def _remember(self, turn: "_Turn") -> None:
-        """Forget what was not seen this time."""
+        """Forget what was not present in this step."""
         self._since = {key: at for key, at in self._since.items() if key in turn.seen}
         self._ordered = {order: at for order, at in self._ordered.items() if order in turn.seen}
         if turn.is_busy:
@@ -154,7 +154,7 @@ class ClusterReconciler:
 
 
 class _Turn:
-    """One look at everything that has not settled."""
+    """One step over everything that has not settled."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Turn:
     # The open range
 
     def _look_at_open(self, topic: Topic, stream: Stream) -> bool:
-        """Whether the open range is where it is wanted, written by whom it is wanted."""
+        """Whether the open range has its target replicas and its preferred writer."""
         if stream.writer == NO_NODE:
             self._look_at_offline(topic, stream)
             return False
@@ -233,7 +233,7 @@ class _Turn:
         if coming:
             held = {node for known in stream.ranges for node in known.replicas}
             if coming - held or not self._stays(stream):
-                self._order(stream, None)  # nobody was left behind: the stream moves
+                self._order(stream, None)  # no replica was left behind: the stream moves
             elif self._waited(
                 self._mind.readmit_ms(stream.id), "set", stream.id, last.index
             ) and self._order(stream, None):
@@ -272,7 +272,7 @@ class _Turn:
             self._given_up.append(stream.id)
 
     def _order(self, stream: Stream, new_writer: NodeId | None) -> bool:
-        """Tell the writer of a stream what to do; whether it is told now."""
+        """Order the writer of a stream to roll; whether the order is given now."""
         order = RollOrder(stream.id, stream.epoch, stream.last.index, new_writer)
         self.seen.add(order)
         is_full = self._count >= self._settings.orders_per_step_max
@@ -285,7 +285,7 @@ class _Turn:
     # Sealed ranges
 
     def _look_at_sealed(self, stream: Stream, known: Range) -> bool:
-        """Whether exactly those have a sealed range that should."""
+        """Whether exactly the target nodes have a sealed range."""
         wanted = stream.wanted
         missing = [node for node in wanted if node not in known.holders]
         for node in missing:
@@ -303,7 +303,7 @@ class _Turn:
         if not self.tables.is_live(node) or not sources:
             return
         if node in known.replicas and not self._is_blank(known, node):
-            # It was there when the range was sealed, and is about to say that it has all of it.
+            # It was a replica when the range was sealed, and is about to report its copy.
             key = ("report", stream.id, known.index, node)
             if not self._waited(self._settings.report_ms, *key):
                 return

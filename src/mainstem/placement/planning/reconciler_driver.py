@@ -1,10 +1,10 @@
-"""Runs the placement leader's duties on whichever node leads the catalogue's group.
+"""Runs the placement driver on the node that leads the catalogue's group.
 
-    every turn: leases that have ended ──▶ FenceNode ──▶ what else is due (``ClusterReconciler``)
+    every turn: leases that have ended ──▶ FenceNode ──▶ other commands (``ClusterReconciler``)
 
-Every node runs one; only the leader's acts. What it finds is submitted as commands, which the
-catalogue checks again; what concerns a writer is told to its node with the next renewal. A node
-that is late is looked for: if its machine says that no process takes connections there any more,
+Every node runs one; only the leader's acts. Its results are submitted as commands, which the
+catalogue checks again; orders to a writer are sent to its node with the next renewal. A node
+that is late is checked: if its machine reports that no process listens there,
 its lease need not be waited for.
 """
 
@@ -35,13 +35,13 @@ IsRefused = Callable[[NodeId], Awaitable[bool]]
 
 
 async def _is_unknown(node: NodeId) -> bool:
-    """Nobody can be asked about a node: its lease is waited for."""
+    """Default check: no result, so the lease is waited for."""
     del node
     return False
 
 
 class RenewedLease(NamedTuple):
-    """A lease of ``lease_ms`` from the moment at which it was asked for."""
+    """A lease of ``lease_ms`` from the time of the request."""
 
     lease_ms: int
     status: NodeStatus
@@ -53,11 +53,11 @@ class ClusterReconcilerDriver:
 
     Args:
         placement: the placement service.
-        led_term: the term in which this node leads the group; None: it does not.
-        clock: the time.
-        settings: how long leases are.
-        placing: what is done besides fencing.
-        is_refused: whether a node's machine says that no process is there.
+        led_term: the term in which this node leads the group; None: it does not lead.
+        clock: the clock.
+        settings: lengths of leases.
+        placing: plans everything besides fencing.
+        is_refused: whether a node's machine reports that no process listens there.
     """
 
     def __init__(
@@ -88,23 +88,23 @@ class ClusterReconcilerDriver:
         self._role_changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Act as long as this node leads, until cancelled."""
+        """Act while this node leads, until cancelled."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._take_turns())
             both.create_task(self._confirm())
 
     def saw_leader(self, leader: NodeId) -> None:
-        """Somebody leads, or nobody; whoever it was last is the one before this node."""
+        """Record the current leader, ``NO_NODE`` if there is none, as this node's predecessor."""
         if leader != NO_NODE and self._term is None:
             self._former = leader
 
     def gone(self, node: NodeId) -> None:
-        """The process of a node seems to have ended: whoever leads, or soon will, looks at once."""
+        """The process of a node seems to have ended: the current or next leader checks at once."""
         self._missed.add(node)
         self._woken.set()
 
     def wake(self) -> None:
-        """Who leads has changed: do not wait for the next turn."""
+        """The leader has changed: do not wait for the next turn."""
         self._woken.set()
         self._role_changed.set()
 
@@ -112,18 +112,18 @@ class ClusterReconcilerDriver:
         """Return once this node's catalogue has all that was decided before the call.
 
         Raises:
-            Unavailable: that was not certain in time.
+            Unavailable: that was not confirmed in time.
         """
         await self._placement.confirm(timeout_s)
 
     async def renew(self, node: NodeId, incarnation: int) -> RenewedLease:
-        """A node asks for its next lease: how long it is, and what its streams are to do.
+        """Grant a node its next lease: the length, and orders for its streams.
 
         Raises:
-            NotLeader: another node is to be asked.
+            NotLeader: this node does not lead.
             Fenced: a newer process of that node has registered.
-            Unavailable: this node has not heard of the asking one yet, or does not know whether
-                it still leads.
+            Unavailable: the requester is not in this node's catalogue yet, or it is unknown whether
+                this node still leads.
         """
         if not self._leads():
             raise NotLeader(NO_NODE)
@@ -138,7 +138,7 @@ class ClusterReconcilerDriver:
             )
         lease_ms = self._confirmed_ms + self.settings.lease_ms - self._now_ms()
         if lease_ms <= 0:
-            raise Unavailable(ErrorCode.TIMED_OUT, "too few nodes confirm that this one leads")
+            raise Unavailable(ErrorCode.TIMED_OUT, "too few nodes confirm that this node leads")
         self._leases.renew(node, self._now_ms())
         self._missed.discard(node)
         if known.fenced:
@@ -167,7 +167,7 @@ class ClusterReconcilerDriver:
     async def _take_turns(self) -> None:
         pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
         while True:
-            # Who does not lead has nothing to do until that changes.
+            # A node that does not lead has nothing to do until that changes.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s if self._leads() else None):
                     await self._woken.wait()
@@ -176,7 +176,7 @@ class ClusterReconcilerDriver:
                 await self._turn()
 
     async def _confirm(self) -> None:
-        """Ask most nodes again and again whether this one still leads."""
+        """Confirm regularly with a majority that this node still leads."""
         pause_s = self.settings.renew_ms / TURNS_PER_RENEWAL / 1000
         while True:
             await asyncio.sleep(pause_s)
@@ -187,29 +187,29 @@ class ClusterReconcilerDriver:
             try:
                 await self._placement.confirm(self.settings.lease_ms / 1000)
             except Unavailable as refusal:
-                _log.info("nobody confirms that this node leads: %s", refusal)
+                _log.info("this node's leadership is not confirmed: %s", refusal)
                 continue
-            # A question that outlasts the term is answered by the next leader.
+            # A confirmation that outlasts the term is the next leader's.
             if self._leads() and self._term == term:
                 self._confirmed_ms = asked_ms
 
     async def _turn(self) -> None:
         catalogue = self._placement.catalogue
         up = {k.node.id: k.incarnation for k in catalogue.nodes() if not k.fenced}
-        # Whoever is back, or new, has a first lease; that of the process before is over.
+        # A node that returned or is new has a first lease; that of the process before is over.
         for node in self._up.keys() | up.keys():
             if self._up.get(node) != up.get(node):
                 self._leases.forget(node)
         self._up = up
         lapsed = self._leases.lapsed(up, self._now_ms())
         for node in lapsed:
-            _log.warning("node %d did not renew its lease and is taken for dead", node)
+            _log.warning("node %d did not renew its lease and is declared dead", node)
         missed = self._missed.union(self._leases.late(up, self._now_ms()))
         self._missed.clear()
         late = [n for n in up if n in missed and n not in lapsed]
         gone = await asyncio.gather(*map(self._is_refused, late))
         for node in itertools.compress(late, gone):
-            _log.warning("no process of node %d is there any more: it is taken for dead", node)
+            _log.warning("the process of node %d has ended: it is declared dead", node)
             lapsed.append(node)
         await self._submit([FenceNode(n, up[n], "it is gone") for n in lapsed])
         now_ms = self._now_ms()
@@ -222,7 +222,7 @@ class ClusterReconcilerDriver:
         await self._submit(steps.commands)
 
     async def _submit(self, commands: Sequence[Command[Any]]) -> None:
-        """Submit all at once; who is refused is looked at again in the next turn."""
+        """Submit all at once; refused ones are planned again in the next turn."""
         answers = await asyncio.gather(
             *map(self._placement.submit, commands), return_exceptions=True
         )

@@ -1,13 +1,14 @@
-"""Which nodes hold a stream: consistent hashing, apart on machines and racks, with bounded load.
+"""Choice of replicas: rendezvous hashing, spread over machines and racks, with bounded load.
 
     every node has a score for every stream (rendezvous hashing)
     one after the other: another machine ▸ another rack ▸ not above its share ▸ less busy ▸
                          the best score
 
-Writers of one topic are spread first, then those of all. How busy nodes are counts when a stream is
-placed, in steps so coarse that it seldom does, and never for a stream that is placed: loads come
-and go, records do not. A node that joins takes streams from others and moves nothing between them;
-a node that leaves leaves its streams to others. What an operator names is taken as it is. Pure.
+Writers of one topic are spread first, then those of all. The load of nodes counts when a stream is
+placed, in coarse steps so that it seldom decides, and never for a stream that is placed: loads
+change often, and moving records is expensive. A node that joins takes streams from others and moves
+nothing between them; a node that leaves leaves its streams to others. Assignments of an operator
+are used as they are. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ Replicas = tuple[NodeId, ...]
 Rank = Callable[[Node], tuple[int, ...]]
 
 NAMED_MAX = 10
-"""A refusal repeats no more of what was sent than this."""
+"""How many nodes of a rejected assignment an error message repeats."""
 _DOWN = 1 << 40
 """Worse than any load."""
 
@@ -60,14 +61,14 @@ def place(
 def plan(
     tables: CatalogueTables, streams: Sequence[StreamId], replication_factor: int
 ) -> tuple[Replicas, ...]:
-    """Replicas for streams of one topic that are nowhere yet, or are to be placed anew.
+    """Replicas for streams of one topic that are new, or are to be placed again.
 
     Raises:
         InvalidRequest: there are fewer nodes than replicas.
     """
     nodes = [known for known in tables.nodes() if not known.draining]
     live = [known.node for known in nodes if not known.fenced]
-    # Nodes that are down for the moment are taken only when there is no other way.
+    # Nodes that are down are used only if there are not enough others.
     usable = live if replication_factor <= len(live) else [known.node for known in nodes]
     if replication_factor < 1 or replication_factor > len(usable):
         raise InvalidRequest(
@@ -107,10 +108,10 @@ def plan(
 def next_set(
     tables: CatalogueTables, topic: Topic, stream: Stream, exclude: Collection[NodeId]
 ) -> Replicas:
-    """Who holds the next range of a stream: where it is wanted, others for those who cannot.
+    """The replicas of the next range of a stream: its target nodes, others for unavailable ones.
 
-    The writer is always among them: it goes on, or hands over later. A set that would be smaller
-    than ``min.insync.replicas`` is completed with nodes that are not there: records wait for them.
+    The writer is always among them: it continues, or hands over later. A set that would be smaller
+    than ``min.insync.replicas`` is completed with nodes that are down: records wait for them.
     """
     wanted = stream.wanted
     able = {
@@ -135,19 +136,19 @@ def next_set(
 
 
 def acks_for(tables: CatalogueTables, configs: Mapping[str, str], replicas: int) -> int:
-    """How many of so many replicas acknowledge in a topic; 0 stands for a majority."""
+    """How many of so many replicas acknowledge in a topic; 0 means a majority."""
     most = majority(replicas)
     acks = min(max(min_insync(tables, configs), most), replicas)
     return 0 if acks == most else acks
 
 
 def min_insync(tables: CatalogueTables, configs: Mapping[str, str]) -> int:
-    """How few replicas a range of a topic may have."""
+    """The smallest number of replicas of a range of a topic."""
     return topic_settings(configs, tables.cluster_configs()).min_insync_replicas
 
 
 def allows_unclean(tables: CatalogueTables, configs: Mapping[str, str]) -> bool:
-    """Whether a topic would rather lose records than wait for the nodes that have them."""
+    """Whether a topic allows unclean elections instead of waiting for complete replicas."""
     return topic_settings(configs, tables.cluster_configs()).unclean_leader_election
 
 
@@ -161,7 +162,7 @@ def disks(tables: CatalogueTables, nodes: Iterable[NodeId]) -> tuple[tuple[NodeI
 
 
 def scores(stream: StreamId) -> Callable[[Node], int]:
-    """How much a stream likes a node; independent of all other nodes."""
+    """The hash score of a node for a stream; independent of all other nodes."""
     key = stream.topic + stream.partition.to_bytes(8, "big")
 
     def score(node: Node) -> int:
@@ -172,7 +173,7 @@ def scores(stream: StreamId) -> Callable[[Node], int]:
 
 
 def spread(nodes: Iterable[Node], beside: Sequence[Node], count: int, rank: Rank) -> list[NodeId]:
-    """Up to ``count`` of ``nodes``, as far apart from each other and ``beside`` as there are."""
+    """Up to ``count`` of ``nodes``, as far apart from each other and ``beside`` as possible."""
     left = list(nodes)
     machines = {_machine(node) for node in beside}
     racks = {_rack(node) for node in beside}
@@ -187,7 +188,7 @@ def spread(nodes: Iterable[Node], beside: Sequence[Node], count: int, rank: Rank
 
 
 def checked(tables: CatalogueTables, assignments: Sequence[Replicas]) -> tuple[Replicas, ...]:
-    """Assignments as somebody named them, or a refusal."""
+    """The given assignments, or a refusal."""
     known = {node.node.id for node in tables.nodes()}
     for replicas in assignments:
         if (
@@ -205,10 +206,10 @@ def checked(tables: CatalogueTables, assignments: Sequence[Replicas]) -> tuple[R
 
 
 class NodeLoads:
-    """How many streams nodes write, and follow as replicas; and what their share of that is.
+    """How many streams nodes write, and follow as replicas; and their share of that.
 
     What a node writes of one topic counts before what it writes of all: a busy topic is spread even
-    where others have left some nodes with more space.
+    if some nodes have fewer streams of other topics.
     """
 
     def __init__(

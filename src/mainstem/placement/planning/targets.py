@@ -1,8 +1,8 @@
-"""Where a stream should be wanted, given who is there: gone nodes replaced, missing ones added.
+"""Target nodes of a stream, given the state of nodes: failed ones replaced, missing ones added.
 
-Pure. A node that is down for a while stays where it is wanted; only one that is gone for good (as
-the caller judges) is replaced, by a node apart from the others. A stream that only a gone node
-has stays there: it may come back, and nobody else has the records.
+Pure. A node that is down for a while stays a target; only one that has failed for good (as
+the caller decides) is replaced, by a node apart from the others. A stream that only a failed node
+has stays there: it may come back, and no other node has the records.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from mainstem.placement.planning.replica_placement import Replicas, scores, spre
 from mainstem.placement.state.tables import CatalogueTables
 
 INTERNAL_REPLICAS: Final = 3
-"""What the cluster keeps for itself has so many replicas as soon as there are nodes for it."""
+"""Internal topics get so many replicas as soon as there are nodes for it."""
 
 
 class Targets:
@@ -27,7 +27,7 @@ class Targets:
         self.gone = frozenset(k.node.id for k in tables.nodes() if is_gone(k.node.id))
 
     def of(self, topic: Topic, stream: Stream) -> Replicas:
-        """Where a stream should be wanted."""
+        """The target nodes of a stream."""
         wanted = stream.wanted
         kept = [node for node in wanted if node not in self.gone and self._is_known(node)]
         count = max(len(wanted), topic.replicas_wanted)
@@ -39,12 +39,12 @@ class Targets:
         score = scores(stream.id if leading is None else leading.id)
         others = [node for node in self._live if node.id not in kept]
         beside = [known.node for node in kept if (known := self._tables.node(node)) is not None]
-        # Loads change from one stream to the next, and these go to the same nodes.
+        # Loads change from one stream to the next, and these must have the same nodes.
         busy = self._tables.busy if leading is None else lambda _node: 0
         found = spread(others, beside, count - len(kept), lambda n: (busy(n.id), -score(n)))
         if not kept and not any(self._tables.is_live(node) for node in wanted):
             return wanted
-        # Who is down and cannot be replaced is better than nobody; who is draining has to go.
+        # A node that is down and cannot be replaced is kept; one that is draining has to go.
         down = [
             node
             for node in wanted

@@ -1,10 +1,10 @@
-"""The truth about nodes, topics, streams and ranges: a pure shard.
+"""The authoritative state of nodes, topics, streams and ranges: a pure shard.
 
     command ── decide ──▶ facts ── (made durable) ── replay ──▶ the catalogue has changed
 
 ``decide`` looks and changes nothing; ``replay`` is the only way anything changes, and does the same
 on every node and after every restart; a fact that no longer applies changes nothing. Topics,
-streams and ranges are immutable values: what a caller was given stays as it was.
+streams and ranges are immutable values: a value that a caller holds does not change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ ReplyT = TypeVar("ReplyT")
 KeyT = TypeVar("KeyT")
 
 DELETED_REMEMBERED_MAX = 10_000
-"""A node that was away for more deletions than these keeps the folders of the oldest."""
+"""How many deleted topics are kept; a node that was down for more keeps the oldest folders."""
 
 
 class Catalogue(CatalogueTables):
@@ -49,7 +49,7 @@ class Catalogue(CatalogueTables):
         return decisions.decide(self, command, now_ms)
 
     def replay(self, fact: AnyFact) -> bool:
-        """Take a fact in; False: it no longer applies, is counted, and changes nothing.
+        """Apply a fact; False: it no longer applies, is counted, and changes nothing.
 
         A fact that was decided on this very state always applies. Others never raise, and are
         ignored on every node alike, so that a node starts from any log that was ever committed.
@@ -60,15 +60,15 @@ class Catalogue(CatalogueTables):
         return applied
 
     def fork(self) -> "Catalogue":
-        """A catalogue of its own with the same content, to decide ahead on."""
+        """A separate catalogue with the same content, to decide ahead on."""
         forked = Catalogue(self.state())
         forked.busy = self.busy
         return forked
 
     def become(self, state: CatalogueState) -> None:
-        """Forget everything and be as ``state`` says; whoever holds the catalogue sees it.
+        """Replace the whole content by ``state``, in place: references to the catalogue stay valid.
 
-        So does whoever holds its ``security``.
+        So do references to its ``security``.
         """
         security, busy, ignored = self.security, self.busy, self.ignored
         CatalogueTables.__init__(self, state)
@@ -110,7 +110,7 @@ class Catalogue(CatalogueTables):
         return True
 
     def _elect(self, elections: Iterable[replication.Election]) -> bool:
-        """Let the elections hold that are newer than what is known; whether one does."""
+        """Apply the elections that are newer than what is known; whether one was."""
         return self._put_streams(
             chain.elected(stream, election)
             for election in elections
@@ -187,7 +187,7 @@ class Catalogue(CatalogueTables):
         return True
 
     def _put_streams(self, streams: Iterable[Stream]) -> bool:
-        """Put many, with one new value per topic, not per stream; whether there were any."""
+        """Store many streams, with one new value per topic, not per stream; whether any was."""
         # A topic may have thousands of streams.
         by_topic: dict[TopicId, list[Stream]] = {}
         for stream in streams:
@@ -213,7 +213,7 @@ class Catalogue(CatalogueTables):
 def _levels_announced(
     catalogue: Catalogue, known: RegisteredNode, fact: commands.NodeRegistered
 ) -> bool:
-    """The same process reads more levels than was recorded when it registered."""
+    """Record further levels that the running process of a node supports."""
     if fact.incarnation < known.incarnation or fact.levels[1] <= known.levels[1]:
         return False
     catalogue._nodes[fact.node.id] = replace(known, levels=fact.levels)
@@ -303,7 +303,7 @@ def _command_decided(catalogue: Catalogue, fact: commands.CommandDecided) -> boo
 
 
 def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[str, str]) -> bool:
-    """Keep what is set; nothing set is nothing to keep."""
+    """Store settings; an empty mapping removes the entry."""
     if configs:
         every[key] = dict(configs)
     else:
@@ -314,7 +314,7 @@ def _put_or_drop(every: dict[KeyT, dict[str, str]], key: KeyT, configs: Mapping[
 def _stepped(
     applies: Callable[[Stream, Any], bool], step: Callable[[Stream, Any], Stream]
 ) -> Callable[[Catalogue, Any], bool]:
-    """How a fact about one stream is taken in, where it applies."""
+    """How a fact about one stream is applied, if it applies."""
 
     def replay(catalogue: Catalogue, fact: Any) -> bool:
         stream = catalogue.stream(fact.stream)

@@ -3,7 +3,7 @@
     [0 .. 100) e0   [100 .. 250) e0   [250 .. 900) e2   [900 .. open) e3
 
 Ranges touch, indexes grow, epochs never decrease, only the last is open. A range that ends where it
-began is replaced by its successor instead of kept. An index is never used twice, not even by the
+starts is replaced by its successor instead of kept. An index is never used twice, not even by the
 successor of an empty range, so that a folder found on disk belongs to one epoch for good.
 """
 
@@ -91,7 +91,7 @@ def new_stream(
 
 
 def rolled(stream: Stream, fact: RangeSealed) -> Stream:
-    """The stream after its writer sealed the open range and went on in the next, or another did."""
+    """The stream after its open range was sealed and the next opened, by its writer or another."""
     epoch = stream.epoch if fact.epoch is None else fact.epoch
     opened = Range(
         index=RangeIndex(stream.last.index + 1),
@@ -122,7 +122,7 @@ def _closed(stream: Stream, end: RangeEnd, at_ms: int) -> Range:
     return replace(
         stream.last,
         # What lies below the start is trimmed, whether its bytes survived a power cut or not: those
-        # offsets were given out and are not given out again.
+        # offsets were assigned and are not assigned again.
         end=max(end.end, stream.start),
         size_bytes=end.size_bytes,
         batch_count=end.batch_count,
@@ -142,17 +142,17 @@ def _followed(stream: Stream, closed: Range, opened: Range) -> Stream:
 
 
 def elected(stream: Stream, election: Election) -> Stream:
-    """The stream with another writer, who has yet to seal the open range."""
+    """The stream with another writer, which has yet to seal the open range."""
     return replace(stream, epoch=election.epoch, writer=election.writer)
 
 
 def targeted(stream: Stream, target: tuple[NodeId, ...]) -> Stream:
-    """The stream wanted elsewhere."""
+    """The stream with other target nodes."""
     return replace(stream, target=target)
 
 
 def completed(stream: Stream, fact: ReplicaCompleted) -> Stream:
-    """The stream with one more whole copy of a sealed range."""
+    """The stream with one more complete copy of a sealed range."""
     return _changed(stream, fact.index, lambda known: _with_replica(known, fact))
 
 
@@ -175,7 +175,7 @@ def _with_replica(known: Range, fact: ReplicaCompleted) -> Range:
 
 
 def ordered(stream: Stream, fact: CopyOrdered) -> Stream:
-    """The stream with a node told to copy a sealed range."""
+    """The stream with a node assigned to copy a sealed range."""
     return _changed(
         stream,
         fact.index,
@@ -188,7 +188,7 @@ def ordered(stream: Stream, fact: CopyOrdered) -> Stream:
 
 
 def dropped(stream: Stream, fact: ReplicaDropped) -> Stream:
-    """The stream with a node relieved of a sealed range."""
+    """The stream without a node's copy of a sealed range."""
     return _changed(stream, fact.index, lambda known: _without_replica(known, fact.node))
 
 
@@ -204,7 +204,7 @@ def _without_replica(known: Range, node: NodeId) -> Range:
 
 
 def blank(stream: Stream, node: NodeId) -> Stream:
-    """The stream after a node came back on another disk: it has nothing of the sealed ranges."""
+    """The stream after a node came back on another disk, without any sealed range."""
     if not any(node in known.done for known in stream.ranges):
         return stream
     ranges = tuple(
@@ -249,8 +249,8 @@ def swapped(stream: Stream, fact: GenerationSwapped) -> Stream:
 def merged(stream: Stream, fact: RangesMerged) -> Stream:
     """The stream with neighbouring sealed ranges joined.
 
-    The joined range keeps the first, lowest epoch: a client that asks where a later of the joined
-    epochs ended is told an offset that is not too small, so it never takes the merge for a loss.
+    The joined range keeps the first, lowest epoch: a client that queries the end of a later one of
+    the joined epochs gets an offset that is not too small, so it never takes the merge for a loss.
     """
     joined = [r for r in stream.ranges if fact.first <= r.index <= fact.last]
     newest = max(joined, key=lambda r: (r.max_timestamp, -r.max_timestamp_offset))
@@ -274,7 +274,7 @@ def merged(stream: Stream, fact: RangesMerged) -> Stream:
 
 
 def flaw(stream: Stream) -> str | None:
-    """What is wrong with a chain; None for a sound one. Every replay leaves it sound."""
+    """What is wrong with a chain; None for a valid one. Every replay leaves it valid."""
     ranges = stream.ranges
     if not ranges or not stream.last.is_open:
         return "the last range is not open"

@@ -1,4 +1,4 @@
-"""The cluster as people look at it: rows of nodes, ranges and moves. Pure, made when asked for."""
+"""Views of the cluster for people: rows of nodes, ranges and moves. Pure, made on request."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Seen = Literal["alive", "suspected", "dead", "left", "unknown"]
 
 
 class GossipStatus(NamedTuple):
-    """How a node is, as gossip has it: a hint; ``cpu`` is its use of one core, if it told."""
+    """State of a node according to gossip: a hint; ``cpu`` is its use of one core, if known."""
 
     seen: Seen
     cpu: float | None
@@ -27,7 +27,7 @@ class GossipStatus(NamedTuple):
 class NodeRow(Struct, frozen=True):
     """A node, how many streams it writes, and what it holds; open ranges count without bytes.
 
-    ``seen`` and ``cpu`` are what the asked node has heard of it.
+    ``seen`` and ``cpu`` come from the gossip of the node that got the request.
     """
 
     node: NodeId
@@ -46,7 +46,7 @@ class NodeRow(Struct, frozen=True):
 
 
 class RangeRow(Struct, frozen=True):
-    """A range: who writes or has it, and who is to have it.
+    """A range: its writer, its complete replicas, and its target replicas.
 
     Of an open range ``done`` are its replicas that are not fenced.
     """
@@ -70,7 +70,7 @@ class RangeRow(Struct, frozen=True):
 
 
 class MoveRow(Struct, frozen=True):
-    """A stream that is not yet where it is wanted, as Kafka's tools show a reassignment."""
+    """A stream that is not yet on its target nodes, as Kafka's tools show a reassignment."""
 
     topic: str
     partition: int
@@ -128,7 +128,7 @@ def incomplete(tables: CatalogueTables) -> Counter[RangeState]:
 
 
 def move_rows(tables: CatalogueTables) -> Iterator[MoveRow]:
-    """Streams on their way; what waits for a node that is down is not on its way."""
+    """Streams that are being moved; those that wait for a node that is down are not."""
     for topic in tables.topics():
         for stream in topic.streams:
             wanted = stream.wanted
@@ -151,10 +151,10 @@ def move_rows(tables: CatalogueTables) -> Iterator[MoveRow]:
 
 
 def is_garbage(tables: CatalogueTables, node: NodeId, stream: StreamId, index: int) -> bool:
-    """Whether a node may remove what it has of a range, because the catalogue has let it go.
+    """Whether a node may remove its copy of a range, because the catalogue has released it.
 
-    Only what the catalogue knows counts: its topic was deleted, or the stream has gone on and the
-    range was trimmed, joined to another or given to other nodes. What it never heard of is kept.
+    Only what the catalogue knows counts: its topic was deleted, or the stream has continued and the
+    range was trimmed, joined to another or given to other nodes. An unknown range is kept.
     """
     known = tables.stream(stream)
     if known is None:

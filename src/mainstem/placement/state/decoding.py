@@ -1,8 +1,8 @@
-"""Facts and states of the catalogue from their bytes, in whatever release they were written.
+"""Decodes facts and states of the catalogue, of whichever release wrote them.
 
-What is read must be known completely: a node that left out a field would write a snapshot without
-it. New facts and fields are written only at the level of ``mainstem.version`` that brought them, so
-that what is unknown here belongs to a level which this release does not read.
+Everything read must be known completely: a node that skipped a field would write a snapshot without
+it. New facts and fields are written only at the level of ``mainstem.version`` that added them, so
+that an unknown one belongs to a level which this release does not support.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from mainstem.placement.changes.commands import AnyFact, CatalogueState, Feature
 
 
 class _Tagged(msgspec.Struct, frozen=True):
-    """What every fact of any release has."""
+    """The fields that every fact of any release has."""
 
     type: str
 
 
 class _Levels(msgspec.Struct, frozen=True):
-    """What the state of any release has."""
+    """The fields that the state of any release has."""
 
     features: dict[str, int] = {}
 
@@ -38,11 +38,11 @@ def read_fact(line: bytes, subject: str) -> AnyFact:
     """One fact.
 
     Args:
-        line: its bytes, whose checksum was found right.
+        line: its bytes, whose checksum was verified.
         subject: where it was found.
 
     Raises:
-        UnknownVersion, InvalidRequest: it is of a level that this release does not read.
+        UnknownVersion, InvalidRequest: it is of a level that this release does not support.
     """
     try:
         fact: AnyFact = _facts.decode(line)

@@ -1,4 +1,4 @@
-"""What the catalogue holds about users, rules, roles, quotas and tokens; changed by replay only."""
+"""The catalogue's users, rules, roles, quotas and tokens; changed by replay only."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ class SecurityTable:
         self._token_secret = state.token_secret
 
     def become(self, state: SecurityState) -> None:
-        """Be as ``state`` says; whoever holds this table, or a mapping of it, sees that."""
+        """Replace the content by ``state``, in place: references to the mappings stay valid."""
         other = SecurityTable(state)
         for name, value in vars(other).items():
             mine = getattr(self, name)
@@ -61,7 +61,7 @@ class SecurityTable:
 
     @property
     def roles(self) -> Mapping[str, tuple[RoleRule, ...]]:
-        """Every role that was made here."""
+        """Every custom role."""
         return self._roles
 
     @property
@@ -87,10 +87,10 @@ class SecurityTable:
         """Every entity with limits."""
         return [QuotaEntry(entity, dict(limits)) for entity, limits in self._quotas.items()]
 
-    # As a book of credentials
+    # As a source of credentials
 
     def credentials(self, user: str) -> Credentials | None:
-        """What is kept of a user's password."""
+        """The stored credentials of a user."""
         return self._users.get(user)
 
     def api_token(self, token_id: str) -> ApiToken | None:
@@ -102,11 +102,11 @@ class SecurityTable:
         return self._delegation_tokens.get(token_id)
 
     def token_secret(self) -> bytes | None:
-        """What delegation tokens are made with."""
+        """The secret that delegation tokens are made with."""
         return self._token_secret
 
     def replay(self, fact: SecurityFact) -> bool:
-        """Take a fact in; False: what it takes away is not there."""
+        """Apply a fact; False: what it removes does not exist."""
         return _REPLAYS[type(fact)](self, fact)
 
 

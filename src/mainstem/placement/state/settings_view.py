@@ -1,8 +1,8 @@
-"""The settings that hold on this node: what is set on a topic, over what is set on the node.
+"""The effective settings of this node: those of the topic, over those of the node.
 
     topic ▸ this node at run time ▸ all nodes at run time ▸ the node's configuration ▸ default
 
-Parsed settings are kept per topic until something changes, so that asking again is a look-up.
+Parsed settings are cached per topic until something changes.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from mainstem.placement.changes.commands import (
 from mainstem.placement.state.tables import CatalogueTables
 
 TOPIC, NODE, CLUSTER, STATIC, DEFAULT = "topic", "dynamic", "dynamic_default", "static", "default"
-"""Where a value comes from."""
+"""Source of a value."""
 
-Origin = tuple[str, str | None, str]  # name, value, where it comes from
+Origin = tuple[str, str | None, str]  # name, value, source
 
 
 class SettingsView:
@@ -37,12 +37,12 @@ class SettingsView:
         self._parsed: dict[TopicId, TopicSettings] = {}
 
     def add_static(self, names: Mapping[str, str]) -> None:
-        """Count further names as part of the node's configuration."""
+        """Add further names to the node's configuration."""
         check_node_configs(names, dynamic=False)
         self._static.update(names)
 
     def on_fact(self, fact: AnyFact) -> None:
-        """Forget what a fact made stale; to be subscribed before those who ask."""
+        """Drop what a fact made stale; to be subscribed before those that read settings."""
         if isinstance(fact, NodeConfigsSet):
             self._parsed.clear()
         elif isinstance(fact, TopicConfigsSet | TopicDeleted):
@@ -57,12 +57,12 @@ class SettingsView:
         return settings
 
     def node_level(self) -> dict[str, str]:
-        """What holds on this node, by node-level names; defaults are left out."""
+        """The effective settings of this node, by node-level names; defaults are left out."""
         tables = self._tables
         return {**self._static, **tables.cluster_configs(), **tables.node_configs(self._node)}
 
     def node_origins(self, key: ConfigKey) -> list[Origin]:
-        """Where a node setting may come from, the one that holds in front."""
+        """The sources of a node setting, the effective one in front."""
         layers = (
             (self._tables.node_configs(self._node), NODE),
             (self._tables.cluster_configs(), CLUSTER),
@@ -76,7 +76,7 @@ class SettingsView:
         return origins
 
     def topic_origins(self, topic: Topic | None, key: ConfigKey) -> list[Origin]:
-        """Where a topic setting may come from, the one that holds in front."""
+        """The sources of a topic setting, the effective one in front."""
         origins: list[Origin] = []
         if topic is not None and key.name in topic.configs:
             origins.append((key.name, topic.configs[key.name], TOPIC))
@@ -97,7 +97,7 @@ class SettingsView:
 
 
 def topic_value(key: ConfigKey, origin: Origin) -> str | None:
-    """The value of a topic setting in its own unit, whichever name it came by."""
+    """The value of a topic setting in its own unit, whichever name set it."""
     name, value, _ = origin
     for synonym in key.synonyms:
         if synonym.name == name and synonym.factor != 1 and value is not None:

@@ -1,4 +1,4 @@
-"""What the catalogue holds, and how it is looked up. Reading only; ``catalogue`` changes it."""
+"""The tables of the catalogue and their look-ups. Reading only; ``catalogue`` changes them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,21 +14,21 @@ from mainstem.placement.state.security_table import SecurityTable
 
 
 def _no_load(node: NodeId) -> int:
-    """What is known of loads where nobody tells."""
+    """Default load of nodes: none is known."""
     del node
     return 0
 
 
 class CatalogueTables:
-    """Topics by id and by name, nodes, settings made at run time; ``security`` has the rest.
+    """Topics by id and by name, nodes, dynamic settings; ``security`` has the rest.
 
     ``cluster_id`` is the cluster's name, empty before it is formed. ``deleted`` are the topics that
     were deleted last.
-    ``client_metrics`` is what is set on subscriptions to clients' metrics, by name. ``features``
-    are the levels that somebody has set, ``features_epoch`` how often that was done.
-    ``partition_count`` are the streams of all topics together. ``busy`` says
-    how loaded a node is, in coarse steps from 0 on; it is no part of the state, only of what a
-    decision looks at. ``decided`` are the commands that were decided last, by id. ``ignored``
+    ``client_metrics`` are the settings of subscriptions to clients' metrics, by name. ``features``
+    are the levels that were set, ``features_epoch`` how often that was done.
+    ``partition_count`` is the number of streams of all topics. ``busy`` returns
+    the load of a node, in coarse steps from 0 on; it is no part of the state, only an input of
+    decisions. ``decided`` are the commands that were decided last, by id. ``ignored``
     counts facts that no longer applied when they were replayed, by type; no part of the state.
     """
 
@@ -102,7 +102,7 @@ class CatalogueTables:
 
     @property
     def next_producer_id(self) -> ProducerId:
-        """The first producer id that nobody was given."""
+        """The first producer id that is not allocated."""
         return self._next_producer_id
 
     def topics(self) -> Iterable[Topic]:
@@ -155,15 +155,15 @@ class CatalogueTables:
         return 0 if known is None else known.incarnation
 
     def cluster_configs(self) -> Mapping[str, str]:
-        """Settings made at run time for all nodes."""
+        """Dynamic settings of all nodes."""
         return self._cluster_configs
 
     def node_configs(self, node: NodeId) -> Mapping[str, str]:
-        """Settings made at run time for one node."""
+        """Dynamic settings of one node."""
         return self._node_configs.get(node, {})
 
     def group_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set on consumer groups, by group."""
+        """Settings of consumer groups, by group."""
         return self._group_configs
 
     def last_seal(self, stream: StreamId) -> str | None:

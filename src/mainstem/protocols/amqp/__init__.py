@@ -1,1 +1,1 @@
-"""AMQP 0.9.1: what RabbitMQ's clients speak, served by the queues of the log."""
+"""AMQP 0.9.1, the protocol of RabbitMQ's clients, served from queues on the log."""

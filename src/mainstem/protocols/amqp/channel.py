@@ -1,7 +1,8 @@
-"""One channel: methods and messages in the order in which they came, one at a time.
+"""One channel: serves its methods and messages one at a time, in the order of arrival.
 
-While a method waits for its answer (a declaration has to be committed), what comes behind it on the
-same channel is kept; other channels go on. The connection reads no more while too much is kept.
+While a method waits for its answer (a declaration has to be committed), later frames of the
+same channel are buffered; other channels continue. The connection stops reading while too much is
+buffered.
 """
 
 from collections import deque
@@ -36,7 +37,7 @@ from mainstem.wire.amqp import entity_methods as entity
 from mainstem.wire.amqp.fields import Malformed
 from mainstem.wire.amqp.method import Method
 
-METHOD_BYTES: Final = 256  # what a kept method is taken to weigh
+METHOD_BYTES: Final = 256  # assumed size of a buffered method
 PUBLISH_NUMBERS: Final = basic.BasicPublish.ID
 
 Item = Method | Content
@@ -63,14 +64,14 @@ class Channel:
         self.is_closed = False
 
     def take(self, item: Item) -> None:
-        """A method or a message came."""
+        """Serve a method or a message, or buffer it while the channel is busy."""
         if self._is_busy:
             self._keep(item)
         else:
             self._serve(item)
 
     def acknowledge(self, tag: int, *, multiple: bool) -> None:
-        """``basic.ack`` came: the way of most methods, so it takes no detour."""
+        """Handle ``basic.ack``; a shortcut, because it is the most frequent method."""
         if self._is_busy:
             self._keep(basic.BasicAck(tag, multiple))
             return
@@ -82,11 +83,11 @@ class Channel:
 
     @property
     def is_to_be_closed(self) -> bool:
-        """Whether the client has closed the channel behind what is still to be served."""
+        """Whether a ``channel.close`` of the client is among the buffered methods."""
         return any(isinstance(item, connection.ChannelClose) for item in self._later)
 
     def close(self) -> None:
-        """The channel ends."""
+        """Close the channel."""
         self.is_closed = True
         self.assembly.forget()
         self._later.clear()
@@ -98,12 +99,12 @@ class Channel:
         self.consuming.close()
 
     def reply(self, method: Method) -> None:
-        """Answer the client, unless the channel ended meanwhile."""
+        """Send an answer to the client, unless the channel was closed meanwhile."""
         if not self.is_closed:
             self._link.method(self.number, method)
 
     def wait_for(self, work: Awaitable[Any], numbers: tuple[int, int], done: Any) -> None:
-        """Serve nothing else of this channel until ``work`` is done."""
+        """Serve nothing else on this channel until ``work`` is done."""
         self._is_busy = True
         self.consuming.waits(is_waiting=True)
 
@@ -118,11 +119,11 @@ class Channel:
         self._link.runner.run(work, finished)
 
     def hold(self) -> None:
-        """Serve nothing else of this channel until ``go_on``."""
+        """Serve nothing else on this channel until ``go_on``."""
         self._is_busy = True
 
     def hold_for_published(self, method: Method) -> None:
-        """Serve a method once all that was published before it is in its queues."""
+        """Serve a method once everything published before it is in its queues."""
         self.hold()
 
         def settled() -> None:
@@ -134,7 +135,7 @@ class Channel:
         self.publishing.when_settled(settled)
 
     def go_on(self) -> None:
-        """Serve what came meanwhile."""
+        """Serve the buffered methods and messages."""
         self._is_busy = False
         while self._later and not self._is_busy and not self.is_closed:
             item = self._later.popleft()
@@ -144,7 +145,7 @@ class Channel:
             self._serve(item)
 
     def settle(self, tag: int, how: Settlement, *, multiple: bool) -> None:
-        """Deliveries end, now or with the transaction."""
+        """Settle deliveries, immediately or with the transaction."""
         held = self.consuming.take(tag, multiple=multiple)
         if self.publishing.mode is Mode.TX:
             self._settled.append((held, how))
@@ -152,9 +153,9 @@ class Channel:
             self.consuming.settle(held, how)
 
     def commit(self) -> None:
-        """``tx.commit``: what was published is stored first, then what was settled counts.
+        """``tx.commit``: store the published messages first, then apply the settlements.
 
-        The answer comes when both are committed: nothing that was settled is delivered again.
+        The answer is sent once both are committed: no settled message is delivered again.
         """
         self._need_transaction()
         self.hold()
@@ -181,7 +182,7 @@ class Channel:
         self.publishing.commit(stored)
 
     def rollback(self) -> None:
-        """``tx.rollback``: nothing was published, and what was settled is unsettled again."""
+        """``tx.rollback``: discard publishes; settled deliveries become unsettled again."""
         self._need_transaction()
         self.publishing.rollback()
         for held, _ in self._settled:
@@ -221,7 +222,7 @@ def _refusal(error: BaseException, namespace: str) -> AmqpError:
         return translated(error, "", "", namespace)
     if isinstance(error, Malformed):
         return ConnectionRefusal(SYNTAX_ERROR, str(error))
-    return ConnectionRefusal(INTERNAL_ERROR, "the node failed; its log says how")
+    return ConnectionRefusal(INTERNAL_ERROR, "internal error; see the log of the node")
 
 
 def _dispatch(channel: Channel, method: Method) -> None:
@@ -237,12 +238,12 @@ def _dispatch(channel: Channel, method: Method) -> None:
         return
     handler = _HANDLERS.get(kind)
     if handler is None:
-        raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} is not for clients to send")
+        raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} may not be sent by clients")
     handler(channel, method)
 
 
 def _ignore(_answer: Any) -> None:
-    """The client wanted no answer."""
+    """Discard the answer: the client set ``nowait``."""
 
 
 def _flow(channel: Channel, method: connection.ChannelFlow) -> None:
@@ -316,7 +317,7 @@ def _transact(channel: Channel, _: basic.TxSelect) -> None:
     channel.reply(basic.TxSelectOk())
 
 
-# What they find, or have to come behind, depends on what was published before.
+# Their results, or their order, depend on messages published before.
 _COUNTING: Final = frozenset(
     {
         basic.BasicGet,

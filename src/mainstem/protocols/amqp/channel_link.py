@@ -1,4 +1,4 @@
-"""What a channel sees of its connection and of the node."""
+"""The interface of a connection and of the node to a channel."""
 
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol
@@ -23,12 +23,12 @@ MESSAGE_BYTES_MAX: Final = 16 * MIB
 
 
 def always() -> bool:
-    """Whether there is space where nobody measures it."""
+    """Report that there is disk space, where it is not measured."""
     return True
 
 
 class AmqpLimits(Struct, frozen=True, kw_only=True):
-    """What clients are told when they connect."""
+    """The limits that are announced to clients when they connect."""
 
     channels_max: int = CHANNELS_MAX
     frame_bytes_max: int = FRAME_BYTES
@@ -37,7 +37,7 @@ class AmqpLimits(Struct, frozen=True, kw_only=True):
 
 
 class AmqpService(Struct, frozen=True, kw_only=True):
-    """What all AMQP sessions of a node share. ``new_name`` gives names that nobody guesses."""
+    """State that all AMQP sessions of a node share. ``new_name`` returns unguessable names."""
 
     queues: Queues
     security: Security
@@ -53,45 +53,45 @@ class AmqpService(Struct, frozen=True, kw_only=True):
 
 
 class ChannelLink(Protocol):
-    """One connection that is open, as its channels see it."""
+    """An open connection, as its channels see it."""
 
     namespace: str
-    connection: str  # a name that no other connection of the cluster has
+    connection: str  # unique in the cluster
     user: str
     rights: Rights
     frame_max: int
     capabilities: frozenset[str]
     is_qos_for_channel: bool  # see ``handshake``
     runner: Runner
-    write: Callable[[bytes], object]  # whole frames, sent with all others of this turn of the loop
-    method: Callable[[int, Method], None]  # the same of one method on a channel
-    unsent_bytes: Callable[[], int]  # what the client has not taken yet
+    write: Callable[[bytes], object]  # whole frames, sent at the end of this turn of the loop
+    method: Callable[[int, Method], None]  # the same for one method on a channel
+    unsent_bytes: Callable[[], int]  # bytes that the client has not accepted yet
 
     def charge(self, kind: str, size_bytes: int) -> int:
-        """Count what is used of a limited good; how long to wait, in milliseconds."""
+        """Charge usage to a quota; returns the time to wait, in milliseconds."""
         ...
 
     def refuse(self, channel: int, refusal: AmqpError, numbers: tuple[int, int]) -> None:
-        """End the channel, or the connection, and say why."""
+        """Close the channel or the connection, and send the reason."""
         ...
 
     def backlog_changed(self, size_bytes: int) -> None:
-        """A channel that waits for an answer keeps more, or less, of what came meanwhile."""
+        """Add to (or subtract from) the bytes that busy channels buffer."""
         ...
 
     def overload_changed(self, change: int) -> None:
-        """One more channel, or one less (-1), has too much in flight: read no more meanwhile."""
+        """Change the number of overloaded channels by 1 or -1; reading stops while it is not 0."""
         ...
 
     def blocked(
         self, reason: str, is_blocked: Callable[[], bool], key: Hashable | None = None
     ) -> None:
-        """Read no more while a queue, a quota or a full disk makes publishers wait.
+        """Stop reading while a queue, a quota or a full disk blocks publishers.
 
-        ``key`` tells several of one reason apart.
+        ``key`` distinguishes several blockers with the same reason.
         """
         ...
 
     def end(self, channel: int) -> None:
-        """The client closes a channel."""
+        """Close a channel at the client's request."""
         ...

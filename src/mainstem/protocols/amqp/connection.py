@@ -1,7 +1,7 @@
-"""A connection that is open: its channels, and what they share.
+"""An open connection: its channels, and the state that they share.
 
-Promise: whatever ends the connection, every channel is closed once, its deliveries return, and the
-exclusive queues of the connection go.
+Guarantee: however the connection ends, every channel is closed once, its deliveries return to
+their queues, and the exclusive queues of the connection are deleted.
 """
 
 import struct
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 BACKLOG_BYTES_MAX: Final = 8 * MIB
 BLOCKED_CHECK_MS: Final = 20
 BLOCKED: Final = "connection.blocked"
-CLIENT_ID: Final = "amqp"  # what quotas of client ids know these connections by
+CLIENT_ID: Final = "amqp"  # the client id by which quotas identify AMQP connections
 _PUBLISHES_REMEMBERED_MAX: Final = 1_024
 _PUBLISH: Final = struct.pack(">HH", *BasicPublish.ID)
 _ACK = struct.Struct(">HHQB")
@@ -68,7 +68,7 @@ _HEADER = struct.Struct(">BHIHHQ").unpack_from
 
 
 class ConnectionTerms(Struct, frozen=True, kw_only=True):
-    """Who a connection belongs to, and what was agreed with it."""
+    """The user of a connection and the parameters negotiated with it."""
 
     connection: str
     namespace: str
@@ -84,7 +84,7 @@ class ConnectionTerms(Struct, frozen=True, kw_only=True):
 
 
 class AmqpConnection:
-    """Serves the channels of an open connection. Implements ``Link`` for the channels."""
+    """Serves the channels of an open connection. Implements ``ChannelLink``."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class AmqpConnection:
         self._fail = fail
         self._pause = pause
         self._channels: dict[int, Channel] = {}
-        # Channels that we closed and whose close-ok is due; whether the client closed it as well.
+        # Channels that we closed and that wait for close-ok; True if the client closed it as well.
         self._closing: dict[int, bool] = {}
         self._unfinished = Unfinished(service.memory)
         self._publishes: dict[bytes, Publish] = {}
@@ -126,11 +126,11 @@ class AmqpConnection:
         self.is_paused = False
 
     def frame(self, kind: int, number: int, view: memoryview, start: int, until: int) -> None:
-        """A frame of some channel came.
+        """Handle a frame of a channel.
 
         Raises:
-            ConnectionRefusal: the connection cannot go on.
-            Malformed: neither can it.
+            ConnectionRefusal: the connection has to be closed.
+            Malformed: the frame does not decode.
         """
         channel = self._channels.get(number)
         if channel is None:
@@ -152,10 +152,10 @@ class AmqpConnection:
             self.refuse(number, refusal, BasicPublish.ID)
 
     def publish(self, number: int, buf: bytearray, view: memoryview, start: int, until: int) -> int:
-        """Take a message of three whole frames, the way of nearly every small one.
+        """Take a message that arrived as three whole frames, as nearly all small messages do.
 
         Returns:
-            Where its last frame ends; 0 if this is anything else, of which nothing was taken.
+            The end of its last frame; 0 if the bytes are anything else (nothing is consumed then).
         """
         channel = self._channels.get(number)
         end = start + OVERHEAD_BYTES + _SIZE(buf, start + 3)[0]
@@ -178,7 +178,7 @@ class AmqpConnection:
         return whole
 
     def acknowledge(self, number: int, buf: bytearray, start: int) -> bool:
-        """Take a frame of ``ACK_BYTES`` if it is ``basic.ack``, as most of that size are."""
+        """Handle a frame of ``ACK_BYTES`` if it is ``basic.ack``, as most of that size are."""
         channel = self._channels.get(number)
         class_id, method_id, tag, flags = _ACK.unpack_from(buf, start + HEAD_BYTES)
         if channel is None or channel.assembly.is_open or (class_id, method_id) != BasicAck.ID:
@@ -188,11 +188,11 @@ class AmqpConnection:
 
     @property
     def waits_for_space(self) -> bool:
-        """Whether messages would be lost with the connection: the disk has no space for them."""
+        """Whether unstored messages would be lost with the connection, because the disk is full."""
         return any(channel.publishing.space.holds for channel in self._channels.values())
 
     def close(self) -> None:
-        """The connection ends."""
+        """Close the connection."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -202,10 +202,10 @@ class AmqpConnection:
         self._blockers.clear()
         self._service.queues.connection_gone(self.connection)
 
-    # What channels ask for (``Link``)
+    # Requests of channels (``ChannelLink``)
 
     def charge(self, kind: str, size_bytes: int) -> int:
-        """Count what is used of a limited good; how long to wait, in milliseconds."""
+        """Charge usage to a quota; returns the time to wait, in milliseconds."""
         terms = self._terms
         if not terms.quotas.limited:
             return 0
@@ -214,7 +214,7 @@ class AmqpConnection:
         return self._meter.charge(kind, size_bytes)
 
     def refuse(self, channel: int, refusal: AmqpError, numbers: tuple[int, int]) -> None:
-        """End the channel, or the connection, and say why."""
+        """Close the channel or the connection, and send the reason."""
         found = self._channels.pop(channel, None)
         if found is None:
             return
@@ -237,32 +237,32 @@ class AmqpConnection:
             self.method(channel, ChannelCloseOk())
 
     def end(self, channel: int) -> None:
-        """The client closes a channel."""
+        """Close a channel at the client's request."""
         self._channels.pop(channel).close()
         self.method(channel, ChannelCloseOk())
 
     def backlog_changed(self, size_bytes: int) -> None:
-        """A channel that waits for an answer keeps more, or less, of what came meanwhile.
+        """Add to (or subtract from) the bytes that busy channels buffer.
 
         Raises:
-            ConnectionRefusal: the node keeps too much.
+            ConnectionRefusal: the node buffers too much.
         """
         self._backlog_bytes += size_bytes
         if size_bytes < 0:
             self._service.memory.give_back(-size_bytes)
         elif not self._service.memory.add(size_bytes):
-            raise ConnectionRefusal(RESOURCE_ERROR, "the memory for what waits is used up")
+            raise ConnectionRefusal(RESOURCE_ERROR, "the memory for buffered frames is used up")
         self._check_pause()
 
     def overload_changed(self, change: int) -> None:
-        """One more channel, or one less (-1), has too much in flight: read no more meanwhile."""
+        """Change the number of overloaded channels by 1 or -1; reading stops while it is not 0."""
         self._overloaded += change
         self._check_pause()
 
     def blocked(
         self, reason: str, is_blocked: Callable[[], bool], key: Hashable | None = None
     ) -> None:
-        """Block or unblock publishers; see ``Link``."""
+        """Block or unblock publishers; see ``ChannelLink``."""
         is_first = not self._blockers
         self._blockers[reason if key is None else key] = is_blocked
         if is_first:
@@ -309,7 +309,7 @@ class AmqpConnection:
 
     def _read_publish(self, raw: bytes) -> Publish:
         method = decode_method(raw, 0, len(raw))
-        assert isinstance(method, BasicPublish), "its numbers say so"
+        assert isinstance(method, BasicPublish), "checked by its class and method ids"
         publish = Publish(method.exchange, method.routing_key, method.mandatory, method.immediate)
         if len(self._publishes) >= _PUBLISHES_REMEMBERED_MAX:
             self._publishes.clear()
@@ -319,7 +319,7 @@ class AmqpConnection:
     def _frame_of_none(
         self, kind: int, number: int, view: memoryview, start: int, until: int
     ) -> None:
-        """A frame of a channel that is not open, or that we closed and the client does not know."""
+        """Handle a frame of a channel that is not open, or whose close-ok is still missing."""
         method: Method | None = None
         if kind == METHOD:
             method = decode_method(view, start, until)
@@ -344,7 +344,7 @@ class AmqpConnection:
         self.method(number, ChannelOpenOk())
 
     def _while_closing(self, number: int, method: "Method | None") -> None:
-        """Wait for close-ok; closes may cross, and then both sides owe one."""
+        """Wait for close-ok; if both sides closed the channel, both send one."""
         if isinstance(method, ChannelClose):
             self._closing[number] = True
             self.method(number, ChannelCloseOk())

@@ -1,8 +1,8 @@
-"""Consuming on one channel: consumers, delivery tags, windows, settlements.
+"""Consuming on one channel: consumers, delivery tags, prefetch windows, settlements.
 
-Tags count the channel's deliveries, over all its queues. How many messages may be unsettled is the
-queue's business (``ConsumerWindow``); this module sees to it that a client that reads slowly is
-not sent more than it takes: credit is granted for what fits into ``UNSENT_BYTES``.
+Tags count the channel's deliveries, over all its queues. The queue limits how many messages may be
+unsettled (``ConsumerWindow``); this module limits how much is sent ahead to a client that reads
+slowly: credit is granted for what fits into ``UNSENT_BYTES``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,11 +51,11 @@ from mainstem.wire.amqp.method_codec import encode_method
 
 UNSENT_BYTES: Final = 4 * MIB
 CREDIT_MAX: Final = 256
-CREDIT_FIRST: Final = 32  # how large messages are is not known yet
+CREDIT_FIRST: Final = 32  # the size of messages is not known yet
 RETRY_MS: Final = 10
 CANCEL_NOTIFY: Final = "consumer_cancel_notify"
 
-Held = tuple[int, DeliverySource, int]  # tag, holder, number there
+Held = tuple[int, DeliverySource, int]  # tag, holder, delivery number of the holder
 
 
 class ChannelConsumer:
@@ -78,7 +78,7 @@ class ChannelConsumer:
         self.window = window
         self.no_ack = no_ack
         self.credit = CREDIT_FIRST
-        self.is_waiting = False  # for the client to take what it was sent
+        self.is_waiting = False  # for the client to read what was sent
         self.reports_failures = False
         self.subscription: Subscription | None = None
 
@@ -97,14 +97,14 @@ class Consuming:
         self._shared = ConsumerWindow()
         self._is_flowing = True
         self._is_closed = False
-        # Tags of consumers whose queue is gone, while an answer is due that comes first.
+        # Tags of cancelled consumers, whose notice is sent after a pending answer.
         self._notices: list[str] | None = None
         self._reply_name = ""
 
     # Consumers
 
     def qos(self, method: BasicQos) -> None:
-        """How much new consumers, or all of the channel together, may have unsettled."""
+        """Set the prefetch limit of new consumers, or of the whole channel."""
         if not (method.is_global or self._link.is_qos_for_channel):
             self._prefetch = (method.prefetch_count, method.prefetch_size)
             return
@@ -115,7 +115,7 @@ class Consuming:
                 consumer.subscription.changed()
 
     def consume(self, method: BasicConsume, queue: str) -> str:
-        """A consumer begins; its tag."""
+        """Start a consumer; returns its tag."""
         tag = method.consumer_tag or f"amq.ctag-{self._service.new_name()}"
         self._check(method, tag)
         messages, size = self._prefetch
@@ -129,7 +129,7 @@ class Consuming:
             is_exclusive=method.exclusive,
             priority=_priority(method.arguments),
             window=consumer.window,
-            # What needs no acknowledgement is never unsettled, so no prefetch bounds it.
+            # Without acknowledgements nothing is unsettled, so prefetch does not apply.
             shared=None if method.no_ack else self._shared,
         )
         with _consuming(queue, self._link.namespace):
@@ -147,7 +147,7 @@ class Consuming:
         return tag
 
     def consume_replies(self, method: BasicConsume) -> tuple[str, str]:
-        """The channel waits for answers; its tag and the name that requests have to carry."""
+        """Consume direct replies; returns the consumer tag and the reply name for requests."""
         tag = method.consumer_tag or f"amq.ctag-{self._service.new_name()}"
         self._check(method, tag)
         if not method.no_ack:
@@ -161,7 +161,7 @@ class Consuming:
         return tag, self._reply_name
 
     def cancel(self, tag: str) -> None:
-        """A consumer ends; what it has, it may still settle."""
+        """Cancel a consumer; it may still settle its deliveries."""
         consumer = self._consumers.pop(tag, None)
         if consumer is None:
             return
@@ -172,7 +172,7 @@ class Consuming:
             self._reply_name = ""
 
     def flow(self, *, active: bool) -> None:
-        """The client wants deliveries, or none for a while."""
+        """Resume deliveries to the client, or stop them."""
         if active == self._is_flowing:
             return
         self._is_flowing = active
@@ -186,7 +186,7 @@ class Consuming:
                 self._replenish(consumer, CREDIT_FIRST)
 
     def close(self) -> None:
-        """The channel ends: what is unsettled returns to its place."""
+        """Close the channel: unsettled messages return to their positions in the queues."""
         self._is_closed = True
         for source, numbers in _by_source(self._unsettled.values()):
             source.settle(numbers, RELEASE)
@@ -201,7 +201,7 @@ class Consuming:
     # Settlements
 
     def take(self, tag: int, *, multiple: bool) -> list[Held]:
-        """The deliveries that are settled with a tag; 0 with ``multiple`` is all of them."""
+        """Remove and return the deliveries that a tag settles; 0 with ``multiple`` means all."""
         unsettled = self._unsettled
         if not multiple:
             held = unsettled.pop(tag, None)
@@ -214,12 +214,12 @@ class Consuming:
         return [unsettled.pop(each) for each in taken]
 
     def keep(self, held: Sequence[Held]) -> None:
-        """They are unsettled after all."""
+        """Mark deliveries as unsettled again."""
         self._unsettled |= {each[0]: each for each in held}
         self._unsettled = dict(sorted(self._unsettled.items()))
 
     def settle(self, held: Sequence[Held], how: Settlement) -> None:
-        """Deliveries end."""
+        """Settle deliveries."""
         if len(held) == 1:
             [(_, source, number)] = held
             source.settle((number,), how)
@@ -228,7 +228,7 @@ class Consuming:
             source.settle(numbers, how)
 
     def recover(self) -> None:
-        """All that is unsettled comes again."""
+        """Return all unsettled messages, so that they are delivered again."""
         held = list(self._unsettled.values())
         self._unsettled.clear()
         self.settle(held, RELEASE)
@@ -236,7 +236,7 @@ class Consuming:
     # Deliveries
 
     def got(self, found: GetResult, *, no_ack: bool) -> None:
-        """The answer to ``basic.get``."""
+        """Send the answer to ``basic.get``."""
         delivery, left, reports_failures = found
         link = self._link
         if delivery is None:
@@ -261,7 +261,7 @@ class Consuming:
 
     def _deliver(self, consumer: ChannelConsumer, deliveries: Sequence[Delivery]) -> None:
         if self._is_closed:
-            return  # what the channel had was returned with it
+            return  # closing the channel returned the message
         no_ack, frame_tag = consumer.no_ack, consumer.frame_tag
         reports_failures = consumer.reports_failures
         parts = []
@@ -292,7 +292,7 @@ class Consuming:
             self._link.runner.soon(again)
 
     def _replenish(self, consumer: ChannelConsumer, wanted: int) -> None:
-        """Grant credit, once the client has taken enough of what it was sent."""
+        """Grant credit, once the client has read enough of what was sent."""
         subscription = consumer.subscription
         if self._is_closed or subscription is None or not self._is_flowing:
             return
@@ -308,7 +308,7 @@ class Consuming:
             subscription.credit(granted)
 
     def _replied(self, consumer: ChannelConsumer, content: Content) -> bool:
-        """An answer for this channel; a client that takes none is as good as gone."""
+        """Send a direct reply to the client; False if the client reads too slowly."""
         if self._link.unsent_bytes() > UNSENT_BYTES:
             return False
         self._tag += 1
@@ -340,7 +340,7 @@ class Consuming:
         return content_frames(self._channel, payload, properties, body, self._link.frame_max)
 
     def _ended(self, consumer: ChannelConsumer, _error: MainstemError | None) -> None:
-        """The queue is gone, or lost to this node: the client is told where it wants to know."""
+        """Remove a consumer whose queue is gone or moved; notify the client if it supports that."""
         if self._is_closed or self._consumers.get(consumer.tag) is not consumer:
             return
         del self._consumers[consumer.tag]
@@ -352,7 +352,7 @@ class Consuming:
             self._link.method(self._channel, BasicCancel(consumer_tag=consumer.tag, nowait=True))
 
     def waits(self, *, is_waiting: bool) -> None:
-        """The channel waits for an answer, or has sent it: notices follow behind it."""
+        """Hold back cancel notices while an answer is pending; send them after it."""
         notices, self._notices = self._notices or [], [] if is_waiting else None
         for tag in notices if not self._is_closed else ():
             self._link.method(self._channel, BasicCancel(consumer_tag=tag, nowait=True))
@@ -381,7 +381,7 @@ def _consuming(queue: str, namespace: str) -> Iterator[None]:
 def _priority(arguments: dict[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise ChannelRefusal(PRECONDITION_FAILED, "invalid arg 'x-priority': no whole number")
+        raise ChannelRefusal(PRECONDITION_FAILED, "invalid arg 'x-priority': not an integer")
     return priority
 
 
@@ -397,7 +397,7 @@ def _unknown(tag: int) -> ChannelRefusal:
 
 
 def _short_key(key: bytes | None) -> bytes:
-    """A routing key for a frame; keys of other protocols may be no text, or too long for AMQP."""
+    """The routing key for a frame; keys of other protocols may be no text or too long for AMQP."""
     if key is None:
         return b"\x00"
     if len(key) <= SHORT_TEXT_BYTES_MAX and key.isascii():

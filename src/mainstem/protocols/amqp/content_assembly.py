@@ -1,8 +1,8 @@
-"""Messages on their way in, put together from their frames, channel by channel.
+"""Assembles incoming messages from their frames, channel by channel.
 
     basic.publish ─▶ header (size, properties) ─▶ body, body, … ─▶ Content
 
-Anything else in between ends the connection: the peer has lost count. What is unfinished is bounded
+Any other frame in between is an error that closes the connection. Unfinished messages are limited
 by the largest message and, over all channels of a connection, by ``UNFINISHED_BYTES_MAX``.
 """
 
@@ -27,7 +27,7 @@ _HEADER_BYTES: Final = 12
 
 
 class Publish(NamedTuple):
-    """What ``basic.publish`` says."""
+    """The fields of ``basic.publish``."""
 
     exchange: str
     key: str
@@ -36,7 +36,7 @@ class Publish(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A whole message as it came."""
+    """A complete message as it was received."""
 
     publish: Publish
     properties: bytes
@@ -44,12 +44,12 @@ class Content(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, roughly."""
+        """The approximate size in memory."""
         return len(self.properties) + len(self.body)
 
 
 class Unfinished:
-    """How many bytes of unfinished messages a connection holds."""
+    """Counts the bytes of unfinished messages of a connection."""
 
     __slots__ = ("_memory", "size_bytes")
 
@@ -58,23 +58,23 @@ class Unfinished:
         self.size_bytes = 0
 
     def take(self, size: int) -> None:
-        """Keep so many bytes more.
+        """Reserve bytes for an unfinished message.
 
         Raises:
-            ConnectionRefusal: the connection, or the node, would keep too much.
+            ConnectionRefusal: the limit of the connection or of the node is exceeded.
         """
         if self.size_bytes + size > UNFINISHED_BYTES_MAX or not self._memory.take(size):
-            raise ConnectionRefusal(RESOURCE_ERROR, "too much of unfinished messages")
+            raise ConnectionRefusal(RESOURCE_ERROR, "unfinished messages exceed their memory limit")
         self.size_bytes += size
 
     def give_back(self, size: int) -> None:
-        """So many bytes are part of a whole message now, or gone."""
+        """Release bytes: their message is complete or discarded."""
         self.size_bytes -= size
         self._memory.give_back(size)
 
 
 class ContentAssembly:
-    """The message that one channel is in the middle of."""
+    """The message that one channel is currently receiving."""
 
     __slots__ = ("_has_header", "_left", "_max", "_parts", "_properties", "_publish", "_unfinished")
 
@@ -89,15 +89,15 @@ class ContentAssembly:
 
     @property
     def is_open(self) -> bool:
-        """Whether frames of a message are due."""
+        """Whether a message is incomplete."""
         return self._publish is not None
 
     def begin(self, publish: Publish) -> None:
-        """A publish came; its content follows."""
+        """Start a message; its content follows."""
         self._publish = publish
 
     def header(self, view: memoryview, start: int, until: int) -> Content | None:
-        """The header came; the message, if it has no body."""
+        """Handle the content header; returns the message if it has no body."""
         publish = self._publish
         if publish is None or self._has_header:
             raise unexpected("a content header")
@@ -121,13 +121,13 @@ class ContentAssembly:
         return None
 
     def body(self, view: memoryview, start: int, until: int) -> Content | None:
-        """A piece of the body came; the message, if it was the last one."""
+        """Handle a part of the body; returns the message if it was the last part."""
         publish = self._publish
         size = until - start
         if publish is None or not self._has_header:
             raise unexpected("a content body")
         if size > self._left:
-            raise unexpected("more body than the header announced,")
+            raise unexpected("a longer body than the header announced")
         self._left -= size
         piece = bytes(view[start:until])
         if self._left:
@@ -142,7 +142,7 @@ class ContentAssembly:
         return content
 
     def forget(self) -> None:
-        """The channel ends in the middle of a message, or the message is whole."""
+        """Discard the current message: it is complete, or the channel is closed."""
         if self._parts:
             kept = self._parts[:-1] if not self._left else self._parts
             self._unfinished.give_back(sum(len(part) for part in kept))
@@ -153,5 +153,5 @@ class ContentAssembly:
 
 
 def unexpected(what: str) -> ConnectionRefusal:
-    """A frame that does not belong where it came."""
-    return ConnectionRefusal(UNEXPECTED_FRAME, f"{what} came where another frame was due")
+    """The refusal of a frame that is not allowed at this point."""
+    return ConnectionRefusal(UNEXPECTED_FRAME, f"unexpected frame: {what}")

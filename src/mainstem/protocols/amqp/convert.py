@@ -1,16 +1,16 @@
-"""Converts AMQP contents to our messages and back.
+"""Converts AMQP contents to Mainstem messages and back.
 
-    properties ──▶ record headers with agreed names, readable by every protocol
-    headers    ──▶ record headers, values as text; with a prefix where they are named as properties
-    all of it  ──▶ one more record header, last: ``amqp-properties``, the bytes as they came
+    properties ──▶ record headers with common names, readable by every protocol
+    headers    ──▶ record headers, values as text; prefixed where the name is that of a property
+    everything ──▶ one more record header, last: ``amqp-properties``, the original bytes
 
-A message that comes back untouched (that header is still the last one) goes out with the very bytes
-that came in. What was added behind it since (the history of a dead letter) is merged into them. A
-message that never saw AMQP gets its properties from its headers.
+An unmodified message (that header is still the last one) is delivered with the original bytes.
+Headers that were added after it (the history of a dead letter) are merged into them. A message
+from another protocol gets its properties from its headers.
 
-CC and BCC are routing keys beside the first; they stand as record headers of these names, one each,
-and BCC is left out of what consumers get. Where a message goes is decided by the record headers, so
-that it can be decided again from the record alone; what bindings ask for is text for that reason.
+CC and BCC are additional routing keys; each is stored as a record header of that name, and BCC is
+not sent to consumers. Routing uses the record headers alone, so that it can be repeated from the
+record; for that reason binding arguments are compared as text.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ TEXT_MAX: Final = 255
 _REMEMBERED_MAX: Final = 4_096
 _REMEMBERED_BYTES_MAX: Final = 512
 
-# Properties whose names other protocols know, then those with names of AMQP.
+# Properties with names common to all protocols, then those with names of AMQP.
 _TEXTS: Final = {
     "content_type": names.CONTENT_TYPE,
     "content_encoding": "content-encoding",
@@ -53,12 +53,12 @@ _TEXTS: Final = {
 }
 _OURS: Final = frozenset({*_TEXTS.values(), names.EXPIRES_AT, names.PRIORITY, RAW, BCC, CC})
 _RENAMED: Final = names.PROPERTY_HEADERS
-# What dead letters carry for the node alone: clients neither see it nor send it.
+# Internal headers of dead letters: clients neither receive nor set them.
 _HIDDEN: Final = frozenset({"x-dead-letter-id", "x-dead-letter-excluded"})
 
 
 class Parsed(NamedTuple):
-    """What the properties of a content mean to us, apart from the time."""
+    """The parsed properties of a content, independent of the time."""
 
     properties: bytes
     headers: tuple[Header, ...]
@@ -71,18 +71,18 @@ class Parsed(NamedTuple):
 
 
 class Converter:
-    """Reads and writes properties; remembers those that come again and again."""
+    """Parses and encodes properties; caches repeated ones."""
 
     def __init__(self) -> None:
         self._remembered: dict[bytes, Parsed] = {}
         self._sound: set[bytes] = set()
 
     def parsed(self, raw: bytes) -> Parsed:
-        """What the bytes of properties say.
+        """Parse the bytes of properties.
 
         Raises:
-            Malformed: they are none.
-            ChannelRefusal: a value cannot be meant.
+            Malformed: the bytes do not decode.
+            ChannelRefusal: a value is invalid.
         """
         found = self._remembered.get(raw)
         if found is None:
@@ -95,10 +95,10 @@ class Converter:
         return found
 
     def properties_of(self, message: Message, now_ms: int, failures: int = 0) -> bytes:
-        """The bytes of properties that a consumer gets.
+        """The bytes of the properties that a consumer gets.
 
-        Any protocol may have written the header with the bytes, so they are looked at before they
-        are sent on: a client would close its connection over bytes that make no sense.
+        Any protocol may have written the header with the bytes, so they are checked before they are
+        sent: a client would close its connection over bytes that do not decode.
         """
         headers = message.headers
         if headers and headers[-1][0] == RAW and not failures:
@@ -120,14 +120,14 @@ class Converter:
 
 
 def message_of(parsed: Parsed, body: bytes, key: str, now_ms: int) -> tuple[Message, Routing]:
-    """The message to publish, and what decides where it goes."""
+    """The message to publish, and its routing."""
     headers = parsed.headers
     expires_ms = 0
     if parsed.expiration_ms is not None:
         expires_ms = now_ms + parsed.expiration_ms
         headers = ((names.EXPIRES_AT, b"%d" % expires_ms), *headers)
         if not parsed.expiration_ms:
-            # It takes a moment to reach a queue, where a consumer may be waiting for it.
+            # Leaves time for it to reach a queue whose consumer may be waiting.
             expires_ms = AT_ONCE
     routing = Routing((key, *parsed.more_keys), parsed.by_name, parsed.priority, expires_ms)
     return Message(key.encode(), body, headers, now_ms), routing
@@ -190,7 +190,7 @@ def _parsed(raw: bytes) -> Parsed:
 
 def _keys(name: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-        raise ChannelRefusal(PRECONDITION_FAILED, f"invalid header '{name}': not a list of texts")
+        raise ChannelRefusal(PRECONDITION_FAILED, f"invalid header '{name}': not a list of strings")
     return value
 
 
@@ -198,21 +198,19 @@ def _expiration_ms(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or len(text) > 10:
-        raise ChannelRefusal(
-            PRECONDITION_FAILED, f"invalid expiration '{text}': not a whole number"
-        )
+        raise ChannelRefusal(PRECONDITION_FAILED, f"invalid expiration '{text}': not an integer")
     if int(text) > EXPIRATION_MS_MAX:
         raise ChannelRefusal(PRECONDITION_FAILED, f"invalid expiration '{text}': value too big")
     return int(text)
 
 
 def binding_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a binding asks of headers, in the form that record headers have."""
+    """Binding arguments in the form that record headers have."""
     return {name: value if name == X_MATCH else text_of(value) for name, value in arguments.items()}
 
 
 def text_of(value: Any) -> bytes | None:
-    """A header's value as other protocols see it."""
+    """The value of a header as other protocols see it."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -227,7 +225,7 @@ def text_of(value: Any) -> bytes | None:
 
 
 def _plain(value: Any) -> Any:
-    """A list or a table in kinds that JSON has; numbers of any size are kept as text."""
+    """A list or table in the types of JSON; integers that are too large become text."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -238,7 +236,7 @@ def _plain(value: Any) -> Any:
 
 
 def _merged(found: Properties, message: Message) -> Properties:
-    """Properties as they came, with what was added to the message since."""
+    """The original properties, merged with headers that were added to the message later."""
     if message.header(names.EXPIRES_AT) is None:
         found.expiration = None
     place = max(at for at, (name, _) in enumerate(message.headers) if name == RAW)
@@ -249,7 +247,7 @@ def _merged(found: Properties, message: Message) -> Properties:
 
 
 def _made(message: Message, now_ms: int) -> Properties:
-    """Properties of a message that never saw AMQP; everything there is meant to last."""
+    """Properties of a message from another protocol; every such message is persistent."""
     found = Properties(delivery_mode=2, headers=_table(message.headers) or None)
     for field, name in _TEXTS.items():
         value = message.header(name)
@@ -285,7 +283,7 @@ def _text_or_bytes(value: bytes | None) -> Any:
 
 
 def _history(value: Any) -> bytes | None:
-    """A history that a client sends along with a message, in the form that records keep."""
+    """The ``x-death`` history that a client sent with a message, in the form that records have."""
     if not isinstance(value, list):
         return text_of(value)
     deaths = [dict(each) if isinstance(each, dict) else each for each in value]
@@ -296,7 +294,7 @@ def _history(value: Any) -> bytes | None:
 
 
 def _deaths(value: bytes) -> Any:
-    """The history of a dead letter as RabbitMQ's clients know it."""
+    """The history of a dead letter in the form that RabbitMQ's clients expect."""
     try:
         deaths = msgspec.json.decode(value, type=list[dict[str, Any]])
     except DECODE_ERRORS:

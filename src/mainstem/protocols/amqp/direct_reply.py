@@ -1,8 +1,8 @@
-"""Direct reply-to: answers go straight to the channel that asked, through no queue.
+"""Direct reply-to: replies go directly to the requesting channel, without a queue.
 
-A channel that consumes from ``amq.rabbitmq.reply-to`` gets a name that nobody can guess; its
-requests carry that name, and whoever publishes to it reaches the channel while it lives. Nothing is
-stored: an answer to a channel that is gone is an answer to nobody.
+A channel that consumes from ``amq.rabbitmq.reply-to`` gets an unguessable name; its requests
+carry that name, and a message published to it is sent to the channel while it is open. Nothing is
+stored: a reply to a closed channel is dropped.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from mainstem.protocols.amqp.content_assembly import Content
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 PREFIX: Final = REPLY_TO + "."
 
-# Whether the channel took it.
+# Returns whether the channel accepted it.
 Take = Callable[[Content], bool]
 
 
 class PendingReplies:
-    """Who waits for answers on this node."""
+    """The channels of this node that wait for replies, by reply name."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Take] = {}
@@ -27,14 +27,14 @@ class PendingReplies:
         return name in self._waiting
 
     def open(self, name: str, take: Take) -> None:
-        """A channel waits under this name."""
+        """Register a channel under a reply name."""
         self._waiting[name] = take
 
     def close(self, name: str) -> None:
-        """It no longer does."""
+        """Remove a reply name."""
         self._waiting.pop(name, None)
 
     def deliver(self, content: Content) -> bool:
-        """Hand an answer over; whether somebody was there."""
+        """Deliver a reply; returns whether the channel was there and accepted it."""
         take = self._waiting.get(content.publish.key)
         return take is not None and take(content)

@@ -1,11 +1,11 @@
-"""Messages of one channel that nobody confirms and that the disk had no space for.
+"""Unconfirmed messages of one channel that wait for disk space.
 
     published ──▶ in flight ──▶ stored
         │             └─ refused: the disk is full ─┐
         └─ there is no space ────────────────────▶ waiting ──▶ published again when there is space
 
-Meanwhile the connection reads no more, as RabbitMQ's does at a disk alarm. Promise: as long as the
-connection lasts nothing is lost, and what waited is published in the order in which it came. Pure.
+Meanwhile the connection reads nothing, like RabbitMQ during a disk alarm. Guarantee: while the
+connection is open no message is lost, and waiting messages are published in their order. Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from mainstem.protocols.amqp.errors import RESOURCE_ERROR, ConnectionRefusal
 REASON: Final = "low on disk"
 CHECK_MS: Final = 50
 AGAIN_BYTES: Final = 1 * MIB
-# Where another node's disk is full, this one's says nothing about when to try again.
+# After a refusal by another node's full disk, this node's free space is no hint when to retry.
 RETRY_S: Final = 1.0
 
 
 class DiskSpaceWait:
-    """Holds unconfirmed messages of a channel until the disk has space.
+    """Buffers unconfirmed messages of a channel until the disk has space.
 
     Args:
-        channel: whose messages they are.
-        link: the connection that reads no more.
-        service: says whether there is space.
-        again: publishes what waited, in order.
+        channel: number of the channel.
+        link: the connection that stops reading.
+        service: reports whether there is disk space.
+        again: publishes the waiting messages, in order.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DiskSpaceWait:
         self._in_flight: dict[int, Content] = {}
         self._waiting: dict[int, Content] = {}
         self._waiting_bytes = 0
-        self._retried: set[int] = set()  # in flight for another time
+        self._retried: set[int] = set()  # in flight again after a refusal
         self._not_before_s = 0.0
         self._is_retrying = False
         self._is_checking = False
@@ -55,31 +55,31 @@ class DiskSpaceWait:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether messages wait, so that later ones have to come behind them."""
+        """Whether messages wait; later ones have to wait behind them."""
         return bool(self._waiting)
 
     @property
     def holds(self) -> bool:
-        """Whether messages are not stored, and would be lost with the connection."""
+        """Whether unstored messages would be lost with the connection."""
         if self._waiting or self._retried:
             return True
         return bool(self._in_flight) and not self._service.has_space()
 
     def sent(self, token: int, content: Content) -> None:
-        """A message is in flight that nobody confirms."""
+        """Note an unconfirmed message as in flight."""
         self._in_flight[token] = content
         if self._is_retrying:
             self._retried.add(token)
 
     def settled(self, tokens: Sequence[int]) -> None:
-        """They are stored, or refused for good."""
+        """Forget messages that were stored or finally refused."""
         for token in tokens:
             self._in_flight.pop(token, None)
         if self._retried:
             self._retried.difference_update(tokens)
 
     def refused(self, tokens: Sequence[int]) -> list[int]:
-        """There was no space for them; which of them wait, the others are their publisher's."""
+        """Keep unconfirmed messages that were refused for lack of space; returns which are kept."""
         self._not_before_s = self._service.clock.monotonic() + RETRY_S
         held = [token for token in tokens if token in self._in_flight]
         for token in held:
@@ -88,27 +88,27 @@ class DiskSpaceWait:
         return held
 
     def wait(self, token: int, content: Content) -> None:
-        """Keep a message until there is space.
+        """Buffer a message until there is space.
 
         Raises:
-            ConnectionRefusal: the node keeps too much.
+            ConnectionRefusal: the node buffers too much.
         """
         self._waiting[token] = content
         self._waiting_bytes += content.size_bytes
         has_memory = self._service.memory.add(content.size_bytes)
         self.block()
         if not has_memory:
-            raise ConnectionRefusal(RESOURCE_ERROR, "the disk is full, and memory is used up")
+            raise ConnectionRefusal(RESOURCE_ERROR, "the disk and the message buffer are full")
         if not self._is_checking:
             self._is_checking = True
             self._link.runner.later(CHECK_MS, self._check)
 
     def block(self) -> None:
-        """Read no more until there is space and nothing waits."""
+        """Stop reading until there is space and nothing waits."""
         self._link.blocked(REASON, self._is_blocked, (REASON, self._channel))
 
     def close(self) -> None:
-        """The channel ends."""
+        """Discard all messages: the channel is closed."""
         self._is_closed = True
         self._give_back()
         self._in_flight.clear()
@@ -131,7 +131,7 @@ class DiskSpaceWait:
         self._link.runner.later(CHECK_MS, self._check)
         if self._retried or not self._has_space():
             return
-        # A little at a time: there may be space for some of it and not for all.
+        # In small pieces: there may be space for some of them only.
         found: list[Content] = []
         size = 0
         for token in sorted(self._waiting):

@@ -1,7 +1,7 @@
-"""Exchanges, queues, bindings and single messages as AMQP's methods ask for them.
+"""Handlers of AMQP methods about exchanges, queues, bindings and single messages.
 
 Each handler takes the ``ChannelContext`` and a method and returns the answer, which is sent unless
-the client did not want one. Refusals come in RabbitMQ's words.
+the client set ``nowait``. Refusals use RabbitMQ's texts.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -69,7 +69,7 @@ _TYPES: Final = frozenset({*ExchangeKind, "x-delayed-message"})
 
 
 class ChannelContext(Struct):
-    """Where a channel works: its connection, its rights, the queue that it declared last."""
+    """The connection and permissions of a channel, and the queue that it declared last."""
 
     link: ChannelLink
     service: AmqpService
@@ -77,7 +77,7 @@ class ChannelContext(Struct):
     last_queue: str = ""
 
     def queue(self, name: str) -> str:
-        """The queue that is meant; no name is the one declared last."""
+        """The name of a queue; an empty one means the queue declared last."""
         if name:
             return name
         if not self.last_queue:
@@ -86,7 +86,7 @@ class ChannelContext(Struct):
 
 
 class GetResult(NamedTuple):
-    """The answer to ``basic.get``; ``left`` counts what is ready besides it."""
+    """The answer to ``basic.get``; ``left`` is the number of messages that remain ready."""
 
     delivery: Delivery | None
     left: int
@@ -97,10 +97,10 @@ Handler = Callable[[ChannelContext, Any], Awaitable[Method]]
 
 
 async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> None:
-    """A client opens a virtual host: what queues need is there from then on.
+    """Open a virtual host for a client; the topics it needs are created if missing.
 
     Raises:
-        ConnectionRefusal: there is none yet, and it is not the client's to make one.
+        ConnectionRefusal: it does not exist, and the client may not create it.
     """
     await queues.ready()
     if namespace != DEFAULT_NAMESPACE:
@@ -111,7 +111,7 @@ async def enter(queues: Queues, namespace: str, rights: Rights, user: str) -> No
                     NOT_ALLOWED, f"access to vhost '{namespace}' refused for user '{user}'"
                 )
             if len(known) >= NAMESPACES_MAX:
-                raise ConnectionRefusal(NOT_ALLOWED, f"there are {len(known)} vhosts, the limit")
+                raise ConnectionRefusal(NOT_ALLOWED, f"limit of {len(known)} vhosts reached")
     await queues.declare_exchange(namespace, ALWAYS_THERE, passive=True)
 
 
@@ -223,7 +223,7 @@ async def purge_queue(place: ChannelContext, method: QueuePurge) -> Method:
 
 
 async def delete_queue(place: ChannelContext, method: QueueDelete) -> Method:
-    """``queue.delete``; one that is not there is gone already."""
+    """``queue.delete``; deleting a queue that does not exist succeeds."""
     name, link = place.queue(_clean(method.queue)), place.link
     place.permissions.queue(Operation.DELETE, name)
     count = 0
@@ -239,7 +239,7 @@ async def delete_queue(place: ChannelContext, method: QueueDelete) -> Method:
 
 
 async def get_message(place: ChannelContext, queue: str, *, no_ack: bool) -> GetResult:
-    """``basic.get``: a message, if there is one."""
+    """``basic.get``: returns a message, if one is ready."""
     link, queues = place.link, place.service.queues
     with _about("queue", queue, link):
         status = queues.status(link.namespace, queue, connection=link.connection)
@@ -270,7 +270,7 @@ async def _bind(place: ChannelContext, binding: Binding) -> None:
 
 async def _unbind(place: ChannelContext, binding: Binding) -> None:
     link = place.link
-    # What is not bound is unbound; so it is with what is not there.
+    # Unbinding succeeds if the binding, the queue or the exchange does not exist.
     with _about(*_destination(binding), link, may_miss=True):
         await place.service.queues.unbind(link.namespace, binding, connection=link.connection)
 
@@ -296,7 +296,7 @@ def _to_queue(place: ChannelContext, method: QueueBind | QueueUnbind) -> Binding
     place.permissions.exchange(Operation.READ, exchange)
     key = method.routing_key
     if not key and not method.queue:
-        # Neither is named: the queue declared last, by its own name.
+        # Neither name is given: the queue declared last, with its name as the routing key.
         key = queue
     return Binding(
         exchange,
@@ -307,7 +307,7 @@ def _to_queue(place: ChannelContext, method: QueueBind | QueueUnbind) -> Binding
 
 
 def _clean(name: str) -> str:
-    """The name without line ends: RabbitMQ takes them out of names that it declares and binds."""
+    """The name without line breaks: RabbitMQ removes them in declarations and bindings."""
     return name.replace("\r", "").replace("\n", "")
 
 
@@ -323,7 +323,7 @@ def _not_default(exchange: str) -> None:
 
 
 def _not_new(place: ChannelContext, name: str) -> None:
-    """Reserved names are not for clients to choose; a queue that has one may be declared."""
+    """Refuse reserved names of new queues; an existing queue may have one."""
     link = place.link
     try:
         place.service.queues.status(link.namespace, name, connection=link.connection)
@@ -350,6 +350,6 @@ def _about(what: str, name: str, link: ChannelLink, *, may_miss: bool = False) -
 
 
 async def all_settled(sources: Iterable[DeliverySource]) -> None:
-    """Return once everything that was settled is committed."""
+    """Return once all settlements are committed."""
     for source in sources:
         await source.settled()

@@ -1,7 +1,7 @@
-"""What goes wrong on a channel or a connection, in AMQP's numbers and RabbitMQ's words.
+"""Errors of channels and connections, with AMQP's codes and RabbitMQ's texts.
 
-A ``ChannelRefusal`` ends one channel, a ``ConnectionRefusal`` the whole connection; which of the
-two a code means is AMQP's decision. Our errors are translated by one table.
+A ``ChannelRefusal`` closes one channel, a ``ConnectionRefusal`` the whole connection; AMQP defines
+which of the two a code means. Mainstem's errors are translated by one table.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ NAMES: Final = {
     NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
     INTERNAL_ERROR: "INTERNAL_ERROR",
 }
-# Codes that leave the connection open; all others end it.
+# Codes that leave the connection open; all others close it.
 _SOFT: Final = frozenset(
     {CONTENT_TOO_LARGE, ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED}
 )
@@ -78,7 +78,7 @@ _CODES: Final = {
 
 
 class AmqpError(Exception):
-    """AMQP's number and text of what went wrong."""
+    """An AMQP error: code and text."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -87,32 +87,32 @@ class AmqpError(Exception):
 
     @property
     def reply_text(self) -> str:
-        """The text as RabbitMQ writes it, cut to what a short string holds."""
+        """The text in RabbitMQ's form, truncated to the length of a short string."""
         raw = f"{NAMES[self.code]} - {self.text}".encode()
         return raw[:_TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 class ChannelRefusal(AmqpError):
-    """One channel ends."""
+    """Closes one channel."""
 
 
 class ConnectionRefusal(AmqpError):
-    """The connection ends."""
+    """Closes the connection."""
 
 
 def refused(code: int, text: str) -> AmqpError:
-    """The refusal of the kind that its code asks for."""
+    """Create the refusal of the class that a code requires."""
     return ChannelRefusal(code, text) if code in _SOFT else ConnectionRefusal(code, text)
 
 
 def translated(error: MainstemError, what: str, name: str, namespace: str) -> AmqpError:
-    """Our error about a queue or an exchange."""
-    # What may work later or elsewhere ends the connection: clients come back by themselves.
+    """Translate a Mainstem error about a queue or an exchange."""
+    # Retriable errors close the connection: clients then reconnect by themselves.
     code = _CODES.get(error.code, CONNECTION_FORCED if error.retriable else INTERNAL_ERROR)
     place = f"{what} '{name}' in vhost '{namespace}'"
     cause = error.cause or error.code.name
     if code == NOT_FOUND:
-        # A binding may name something else than what it is asked for.
+        # The missing entity may be another one than the subject, such as the target of a binding.
         missing = "exchange" if error.code is ErrorCode.UNKNOWN_EXCHANGE else "queue"
         text = f"no {missing} '{error.subject or name}' in vhost '{namespace}'"
         if missing == what:

@@ -1,4 +1,4 @@
-"""The first words of a connection: what the server says of itself, and what both agree on.
+"""The start of a connection: server properties, and negotiation of limits.
 
 AMQP header ─▶ start ─▶ start-ok ─▶ (secure ─▶ secure-ok)* ─▶ tune ─▶ tune-ok ─▶ open ─▶ open-ok
 """
@@ -14,12 +14,12 @@ from mainstem.wire.amqp.connection_methods import (
 )
 from mainstem.wire.amqp.frames import FRAME_MIN_BYTES
 
-# Before a client has logged in, no frame is larger than this.
+# Limits the size of frames before the login.
 LOGIN_FRAME_BYTES_MAX: Final = 16 * 1024
 PRODUCT: Final = "Mainstem"
-# Clients that look at the version compare it with RabbitMQ's, so they are told the release whose
-# rules hold here: NServiceBus refuses what is older than 3.10, others warn. kombu looks at it only
-# where the product is RabbitMQ; Java's client, Spring, pika and amqplib go by the capabilities.
+# Clients that check the version compare it with RabbitMQ's, so the announced version is the release
+# whose rules apply: NServiceBus refuses versions below 3.10, others warn. kombu checks it only for
+# the product RabbitMQ; the Java client, Spring, pika and amqplib check the capabilities.
 RABBITMQ_VERSION: Final = "3.13.7"
 QOS_BY_SPECIFICATION: Final = frozenset({"py-amqp"})
 CAPABILITIES: Final = {
@@ -36,7 +36,7 @@ CAPABILITIES: Final = {
 
 
 def start(mechanisms: tuple[str, ...], cluster_name: str, version: str) -> ConnectionStart:
-    """The server's first word."""
+    """The ``connection.start`` method, the first one that the server sends."""
     properties: dict[str, Any] = {
         "product": PRODUCT,
         "version": RABBITMQ_VERSION,
@@ -51,7 +51,7 @@ def start(mechanisms: tuple[str, ...], cluster_name: str, version: str) -> Conne
 
 
 def capabilities(client_properties: dict[str, Any]) -> frozenset[str]:
-    """What the client says that it understands."""
+    """The capabilities that the client announced."""
     client_capabilities = client_properties.get("capabilities")
     if not isinstance(client_capabilities, dict):
         return frozenset()
@@ -59,17 +59,17 @@ def capabilities(client_properties: dict[str, Any]) -> frozenset[str]:
 
 
 def is_qos_for_channel(client_properties: dict[str, Any]) -> bool:
-    """Whether the client takes ``basic.qos`` of a channel for a limit on the whole channel.
+    """Whether ``basic.qos`` limits the whole channel for this client.
 
-    AMQP 0.9.1 says so, RabbitMQ does not: there it is a limit on each consumer that comes later.
-    kombu asks RabbitMQ for the former with ``global=true``, and expects AMQP's own rule of a server
-    of any other name: a Celery worker raises the prefetch of its running consumer that way.
+    In AMQP 0.9.1 it does; in RabbitMQ it limits each consumer that is started later.
+    kombu asks RabbitMQ for the former with ``global=true``, and expects AMQP's rule from any other
+    product: a Celery worker raises the prefetch of its running consumer that way.
     """
     return client_properties.get("product") in QOS_BY_SPECIFICATION
 
 
 def tune(limits: AmqpLimits) -> ConnectionTune:
-    """What the server would like."""
+    """The ``connection.tune`` method with the server's limits."""
     return ConnectionTune(
         channel_max=limits.channels_max,
         frame_max=limits.frame_bytes_max,
@@ -78,10 +78,10 @@ def tune(limits: AmqpLimits) -> ConnectionTune:
 
 
 def check_tuned(chosen: ConnectionTuneOk, limits: AmqpLimits) -> None:
-    """Refuse what the server cannot do.
+    """Check the limits that the client chose.
 
     Raises:
-        ConnectionRefusal: a value is higher than offered, or too low to work with.
+        ConnectionRefusal: a value is higher than offered, or below the minimum.
     """
     _check("channel_max", chosen.channel_max, 1, limits.channels_max)
     _check("frame_max", chosen.frame_max, FRAME_MIN_BYTES, limits.frame_bytes_max)

@@ -1,4 +1,4 @@
-"""Heartbeats: something is said every half interval, and a client that says nothing is gone."""
+"""Heartbeats: one is sent every half interval; a silent client is disconnected."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,9 +11,9 @@ SILENT_TICKS_MAX: Final = 4  # of half an interval each
 
 
 class Heartbeat:
-    """The heartbeat of one connection; it beats until ``is_over``.
+    """The heartbeat of one connection; sent until ``is_over``.
 
-    ``is_deaf``: nothing is read from the client for now, so its silence means nothing.
+    ``is_deaf``: reading from the client is paused, so its silence is not counted.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class Heartbeat:
         self._is_deaf = is_deaf
         self._missed = missed
         self._interval_ms = 0
-        self.silent_ticks = 0  # since the client was last heard
+        self.silent_ticks = 0  # since the last bytes from the client
 
     def start(self, interval_s: int) -> None:
-        """Begin to beat; 0 is never."""
+        """Start sending; 0 disables heartbeats."""
         self._interval_ms = interval_s * 500
         if interval_s:
             self._runner.later(self._interval_ms, self._beat)

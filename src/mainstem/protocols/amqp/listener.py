@@ -1,4 +1,4 @@
-"""AMQP sessions on real connections: what takes time runs as tasks of the node's loop."""
+"""AMQP sessions on sockets: asynchronous work runs as tasks of the node's event loop."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.protocols.loop_driver import LoopRunner
 from mainstem.telemetry.metrics import Metrics
 
-# Heartbeats find dead connections; without them a connection may be silent for as long as it likes.
+# Heartbeats detect dead connections; without them a connection may stay silent indefinitely.
 IDLE_MS: Final = 365 * 24 * 3_600_000
-# How long clients of a node that stops have to read why; many never look at an idle connection.
+# Time for clients to read the reason for a shutdown; many do not read idle connections at all.
 STOP_DRAIN_MS: Final = 500
 
 
 class AmqpListener(Listener):
-    """A listener that tells its clients why, before it closes their connections."""
+    """A listener that sends clients the reason before it closes their connections."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class AmqpListener(Listener):
         )
 
     async def drain(self, timeout_s: float) -> None:
-        """Tell every client that the node stops, then close its connection."""
+        """Send every client a ``connection.close`` for the shutdown, then close its connection."""
         for connection in self.connections:
             if isinstance(connection.session, AmqpSession):
                 connection.session.shut_down()

@@ -1,9 +1,9 @@
 """The login of one AMQP connection: SASL mechanisms, AMQPLAIN and EXTERNAL.
 
-    connection.start-ok ── (connection.secure ── secure-ok)* ── in
+    connection.start-ok ── (connection.secure ── secure-ok)* ── logged in
 
-A listener that asks for no login takes whatever name and password a client brings and looks at
-neither: clients of AMQP always bring some. It knows them as nobody in particular.
+A listener without login ignores the name and password that clients send: AMQP clients always send
+some. Such clients are anonymous.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ DETAILS: Final = "For details see the broker logfile."
 
 
 class Challenge(Struct, frozen=True):
-    """More is asked of the client."""
+    """A further challenge of the SASL exchange."""
 
     data: bytes
 
@@ -46,10 +46,10 @@ class Login:
         self.user = ""
 
     async def begin(self, mechanism: str, response: bytes) -> Identity | Challenge:
-        """The client has chosen a mechanism.
+        """Start a login with the mechanism that the client chose.
 
         Raises:
-            ConnectionRefusal: it is not served, or the login failed.
+            ConnectionRefusal: the mechanism is not offered, or the login failed.
         """
         arrival = self._arrival
         if mechanism not in arrival.mechanisms:
@@ -64,7 +64,7 @@ class Login:
             assert arrival.certificate is not None, "otherwise it is not offered"
             self._security.logins.succeeded(arrival.certificate, arrival.address)
             return arrival.certificate
-        assert mechanism != ANONYMOUS, "offered only where nobody is asked"
+        assert mechanism != ANONYMOUS, "offered only without login"
         if mechanism == AMQPLAIN:
             response = _as_plain(response)
         served = PLAIN if mechanism == AMQPLAIN else mechanism
@@ -72,14 +72,14 @@ class Login:
         return await self.go_on(response)
 
     async def go_on(self, response: bytes) -> Identity | Challenge:
-        """The client's next word.
+        """Continue the login with the client's next response.
 
         Raises:
             ConnectionRefusal: the login failed.
         """
         exchange = self._exchange
         if exchange is None:
-            raise ConnectionRefusal(COMMAND_INVALID, "no login is under way")
+            raise ConnectionRefusal(COMMAND_INVALID, "no login is in progress")
         try:
             answer, identity = await exchange.respond(response)
         except MainstemError as error:
@@ -90,10 +90,10 @@ class Login:
         return identity
 
     async def renew(self, identity: Identity, secret: bytes) -> Identity:
-        """A new secret of the same user.
+        """Log in again as the same user with a new secret.
 
         Raises:
-            ConnectionRefusal: it is none.
+            ConnectionRefusal: the secret is not valid.
         """
         if not self._arrival.asks:
             return identity
@@ -117,7 +117,7 @@ class Login:
 
 
 def _as_plain(response: bytes) -> bytes:
-    """AMQPLAIN is a table without its length; SASL PLAIN says the same with separators."""
+    """Convert an AMQPLAIN response (a table without its length) to SASL PLAIN."""
     try:
         table, _ = read_table(len(response).to_bytes(4, "big") + response, 0, 4 + len(response))
     except Malformed:
@@ -135,7 +135,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _claimed(mechanism: str, response: bytes) -> str:
-    """The name that a client brought where nobody looks at it."""
+    """The user name that a client sent, which is not checked without login."""
     if mechanism == AMQPLAIN:
         response = _as_plain(response)
     if mechanism not in (PLAIN, AMQPLAIN):

@@ -1,14 +1,14 @@
-"""Ways to log in by AMQP, beyond those of all protocols."""
+"""Login mechanisms that only AMQP has."""
 
 from typing import Final
 
 PLAIN: Final = "PLAIN"
 AMQPLAIN: Final = "AMQPLAIN"
 ANONYMOUS: Final = "ANONYMOUS"
-# What clients are offered where nobody logs in: they bring a name and a password anyway.
+# Offered without login: clients send a name and a password anyway.
 WITHOUT_LOGIN: Final = (PLAIN, AMQPLAIN, ANONYMOUS)
 
 
 def with_own(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
-    """What a listener offers: AMQP has a form of PLAIN that is its own."""
+    """The mechanisms that a listener offers, with AMQP's own form of PLAIN."""
     return (*mechanisms, AMQPLAIN) if PLAIN in mechanisms else mechanisms

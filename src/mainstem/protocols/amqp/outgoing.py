@@ -1,4 +1,4 @@
-"""Frames of one AMQP connection on their way out."""
+"""Outgoing frames of one AMQP connection."""
 
 from mainstem.protocols.send_batch import SendBatch
 from mainstem.wire.amqp.frames import method_frame
@@ -6,7 +6,7 @@ from mainstem.wire.amqp.method import Method
 
 
 class AmqpOutgoing:
-    """Writes methods and whole frames into the batch that leaves at the end of the turn."""
+    """Writes methods and frames into the batch that is sent at the end of the turn."""
 
     def __init__(self, batch: SendBatch) -> None:
         self.batch = batch

@@ -1,4 +1,4 @@
-"""What an AMQP client may do, refused in AMQP's words."""
+"""Permissions of an AMQP client, with AMQP's error texts."""
 
 from mainstem.broker.api.security import Rights
 from mainstem.protocols.amqp.errors import ACCESS_REFUSED, ChannelRefusal
@@ -7,7 +7,7 @@ from mainstem.security.authorisation.acl import Operation
 
 
 def amqp_permissions(rights: Rights, namespace: str, user: str) -> ClientPermissions:
-    """Make the permissions of one channel; its refusals close the channel."""
+    """Create the permissions of one channel; a refusal closes the channel."""
 
     def denied(operation: Operation, kind: str, name: str) -> ChannelRefusal:
         return ChannelRefusal(

@@ -1,6 +1,6 @@
-"""Publisher confirms of one channel: ``basic.ack`` for what is stored, ``basic.nack`` for the rest.
+"""Publisher confirms of one channel: ``basic.ack`` if stored, ``basic.nack`` if refused.
 
-Confirms follow in the order in which messages settle; a run of them without a gap is one confirm of
+Confirms are sent in the order in which messages settle; consecutive ones are combined into one with
 ``multiple``. Delivery tags count from the message after ``confirm.select``.
 """
 
@@ -14,16 +14,16 @@ class PublisherConfirms:
 
     def __init__(self, send: Callable[[BasicAck | BasicNack], None]) -> None:
         self._send_method = send
-        self._first = 0  # the token before the first one that is confirmed
+        self._first = 0  # the last token before ``confirm.select``
         self._settled_until = 0
         self._settled_beyond: set[int] = set()
 
     def select(self, token: int) -> None:
-        """Confirm what comes after a token."""
+        """Confirm all messages after a token."""
         self._first = self._settled_until = token
 
     def settled(self, tokens: Sequence[int], *, is_refused: bool) -> None:
-        """Messages are stored, or refused."""
+        """Confirm messages that are stored or refused."""
         first, last = tokens[0], tokens[-1]
         if first == self._settled_until + 1 and last - first + 1 == len(tokens):
             self._send(last, multiple=len(tokens) > 1, is_refused=is_refused)

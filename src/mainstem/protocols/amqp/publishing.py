@@ -3,9 +3,9 @@
     content ─▶ checks ─▶ Publisher ──settled──▶ basic.return (mandatory and not routed)
                                                ─▶ PublisherConfirms: basic.ack or basic.nack
 
-All are told to us, asked for or not: verbs that count messages wait for what was published before
-them on the same channel. In a transaction contents wait for the commit, bounded by
-``WAITING_BYTES_MAX``.
+Every result is reported to this module, confirmed or not: methods that count messages wait for
+earlier publishes on the same channel. In a transaction, contents are buffered until the commit,
+limited by ``WAITING_BYTES_MAX``.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,14 +41,14 @@ from mainstem.wire.amqp.method_codec import encode_method
 from mainstem.wire.amqp.properties import decode_properties, encode_properties
 
 WAITING_BYTES_MAX: Final = 256 * MIB
-# What a channel may have in flight, that is published and not stored, before it is read no further.
+# Limits of published but not yet stored messages of a channel, beyond which reading stops.
 IN_FLIGHT_MAX: Final = 8_192
 LARGE_BYTES: Final = 16 * KIB
 LARGE_IN_FLIGHT_BYTES_MAX: Final = 32 * MIB
 
 
 class Mode(Enum):
-    """What a channel promises its publisher."""
+    """The acknowledgement mode of a channel."""
 
     NORMAL = "none"
     CONFIRM = "confirm"
@@ -58,7 +58,7 @@ class Mode(Enum):
 class Publishing:
     """Publishes the messages of one channel: plain, confirmed or transacted.
 
-    ``reply_name`` is where answers to this channel go, if it waits for any.
+    ``reply_name`` is the reply name of this channel, if it consumes direct replies.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Publishing:
         self._publisher = service.queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
         self._in_flight = 0
-        self._large: dict[int, int] = {}  # token to bytes
+        self._large: dict[int, int] = {}  # token to size in bytes
         self._large_bytes = 0
         self._is_overloaded = False
         self._waiters: list[Callable[[], None]] = []
@@ -89,7 +89,7 @@ class Publishing:
         self.reply_name = ""
 
     def select(self, mode: Mode) -> None:
-        """The channel changes its mode, once."""
+        """Switch from normal to confirm or transaction mode."""
         if self.mode not in (Mode.NORMAL, mode):
             raise ChannelRefusal(
                 PRECONDITION_FAILED, f"cannot switch from {self.mode.value} to {mode.value} mode"
@@ -99,7 +99,7 @@ class Publishing:
         self.mode = mode
 
     def publish(self, content: Content) -> None:
-        """A whole message came."""
+        """Publish a message, or buffer it in a transaction."""
         publish = content.publish
         if publish.immediate:
             raise ConnectionRefusal(NOT_IMPLEMENTED, "immediate=true")
@@ -118,10 +118,10 @@ class Publishing:
         self._waiting_bytes += content.size_bytes
         has_space = self._service.memory.add(content.size_bytes)
         if not has_space or self._waiting_bytes > WAITING_BYTES_MAX:
-            raise ConnectionRefusal(RESOURCE_ERROR, "a transaction that is too large")
+            raise ConnectionRefusal(RESOURCE_ERROR, "transaction too large")
 
     def commit(self, committed: Callable[[bool], None]) -> None:
-        """Publish all that waits; ``committed`` is told whether all of it was stored."""
+        """Publish the buffered messages; calls ``committed`` with whether all were stored."""
         waiting = self._waiting
         self.rollback()
         self._has_failed = False
@@ -133,12 +133,12 @@ class Publishing:
         self._check_committed()
 
     def rollback(self) -> None:
-        """Forget all that waits."""
+        """Discard the buffered messages."""
         self._service.memory.give_back(self._waiting_bytes)
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
-        """The channel ends; what it published goes on."""
+        """Close the channel; messages already published are still stored."""
         self._is_closed = True
         if self._is_overloaded:
             self._link.overload_changed(-1)
@@ -148,7 +148,7 @@ class Publishing:
         self._publisher.close()
 
     def _publish(self, content: Content, *, is_kept: bool = False) -> None:
-        """Publish; ``is_kept``: nobody is told if it is refused, so that it has to be kept."""
+        """Publish; ``is_kept``: refusals are not reported, so the message is kept until stored."""
         exchange, key, mandatory, _ = content.publish
         link, service = self._link, self._service
         parsed = service.converter.parsed(content.properties)
@@ -185,7 +185,7 @@ class Publishing:
             link.blocked("a quota", lambda: service.clock.monotonic() < until)
 
     def _flow(self, may_publish: bool) -> None:  # noqa: FBT001 - a callback
-        """A queue makes its publishers wait, or no longer."""
+        """A queue blocks its publishers, or no longer does."""
         self._is_held = not may_publish
         if self._is_held and not self._is_closed:
             self._link.blocked(
@@ -194,19 +194,19 @@ class Publishing:
             )
 
     def _publish_again(self, contents: Sequence[Content]) -> None:
-        """There is space for what waited."""
+        """Publish messages that waited for disk space."""
         self._in_flight -= len(contents)
         for content in contents:
             try:
                 self._publish(content, is_kept=True)
-            except AmqpError as refusal:  # the exchange is gone, or the right to publish
+            except AmqpError as refusal:  # the exchange was deleted, or the permission revoked
                 self._link.refuse(self._channel, refusal, BasicPublish.ID)
                 return
 
     def _without_waiting(self, tokens: Sequence[int], refused: Published) -> Sequence[int]:
-        """Where the disk has no space for messages: those that do not wait for it.
+        """Of messages refused by a full disk, return those that do not wait for space.
 
-        What was not to be confirmed waits; of the others the publisher is told.
+        Unconfirmed messages wait; for the others the publisher gets a refusal.
         """
         if refused.error is None or refused.error.code is not ErrorCode.DISK_FULL:
             return tokens
@@ -222,7 +222,7 @@ class Publishing:
         return [token for token in tokens if token not in held]
 
     def _check_overload(self, token: int, size: int) -> None:
-        """Read no more from a publisher that is quicker than the disk."""
+        """Stop reading from a publisher that is faster than the disk."""
         if size > LARGE_BYTES:
             self._large[token] = size
             self._large_bytes += size
@@ -232,7 +232,7 @@ class Publishing:
             self._link.overload_changed(1)
 
     def _release(self, tokens: Sequence[int]) -> None:
-        """Read on once half of what was too much is stored."""
+        """Resume reading once the messages in flight have fallen to half the limit."""
         if not self._is_overloaded and not self._large:
             return
         for token in tokens if self._large else ():
@@ -246,7 +246,7 @@ class Publishing:
             self._link.overload_changed(-1)
 
     def _with_reply_name(self, parsed: Parsed) -> Parsed:
-        """Let a request say where its answer goes."""
+        """Replace the pseudo reply queue in a request by the reply name of this channel."""
         if not self.reply_name:
             raise ChannelRefusal(PRECONDITION_FAILED, "fast reply consumer does not exist")
         raw = parsed.properties
@@ -259,11 +259,11 @@ class Publishing:
         if content.publish.mandatory:
             self._mandatory[token] = content
         status = PublishStatus.STORED if is_there else PublishStatus.NOBODY
-        # In its turn: what was published before may be answered in this very moment.
+        # Deferred, because earlier publishes may settle in the same turn.
         self._link.runner.soon(partial(self._settled, [token], Published(status, is_there)))
 
     def when_settled(self, call: Callable[[], None]) -> None:
-        """Call back once everything that was published so far is in its queues, or refused."""
+        """Call back once everything published so far is in its queues, or refused."""
         if self._in_flight:
             self._waiters.append(call)
         else:
@@ -278,7 +278,7 @@ class Publishing:
         if self._is_closed:
             return
         if published.status is PublishStatus.UNKNOWN and self.mode is not Mode.NORMAL:
-            # An ack or a nack could be false; who loses its connection expects either.
+            # Neither ack nor nack would be certain; a closed connection leaves the outcome open.
             _end_connection(self._link, self._channel, published.error)
             return
         is_refused = published.status is PublishStatus.REFUSED
@@ -331,9 +331,9 @@ def _return(link: ChannelLink, channel: int, content: Content) -> None:
 
 
 def _leave_if_moved(link: ChannelLink, channel: int, error: MainstemError | None) -> None:
-    """End the connection if another node serves queues: a new one is passed on to it.
+    """Close the connection if another node serves queues: a new one is forwarded to that node.
 
-    A client that only publishes has no consumer whose end would tell it, and would be refused for
+    A client that only publishes has no consumer that would be cancelled, and would be refused for
     as long as it stays connected here.
     """
     if error is not None and error.code is ErrorCode.NOT_COORDINATOR:
@@ -342,5 +342,5 @@ def _leave_if_moved(link: ChannelLink, channel: int, error: MainstemError | None
 
 def _end_connection(link: ChannelLink, channel: int, error: MainstemError | None) -> None:
     cause = "" if error is None else error.cause
-    refusal = ConnectionRefusal(CONNECTION_FORCED, cause or "queues have moved")
+    refusal = ConnectionRefusal(CONNECTION_FORCED, cause or "queues are served by another node")
     link.refuse(channel, refusal, BasicPublish.ID)

@@ -1,8 +1,8 @@
-"""One AMQP connection: bytes in, frames to whom they concern, the handshake, heartbeats, the end.
+"""One AMQP connection: dispatches frames, and handles handshake, heartbeats and close.
 
-Pure: whatever takes time is handed to the runner. A peer that breaks the rules is told so with
-``connection.close`` where it can understand it; before it has logged in it may send small frames
-only, and nothing is kept for it.
+Pure: asynchronous work is passed to the runner. A client that violates the protocol gets
+``connection.close`` where possible; before the login only small frames are accepted, and nothing
+is buffered.
 """
 
 import logging
@@ -60,7 +60,7 @@ _head_at = HEAD.unpack_from
 
 
 class AmqpConnectionState(IntEnum):
-    """How far a connection is."""
+    """The state of a connection."""
 
     HEADER = auto()
     START = auto()
@@ -111,11 +111,11 @@ class AmqpSession:
 
     @property
     def is_in(self) -> bool:
-        """Whether the client is through with the handshake."""
+        """Whether the handshake is complete."""
         return self._state >= AmqpConnectionState.RUNNING
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
+        """Serve whole frames in ``buf[start:until]``; returns their end and the next size."""
         self._heartbeat.silent_ticks = 0
         need = HEAD_BYTES
         try:
@@ -141,13 +141,13 @@ class AmqpSession:
             kind, channel, size = _head_at(buf, start)
             if size > self._payload_max:
                 raise ConnectionRefusal(
-                    FRAME_ERROR, f"a frame of {size} bytes, {self._payload_max} are allowed"
+                    FRAME_ERROR, f"a frame of {size} bytes exceeds the limit {self._payload_max}"
                 )
             end = start + OVERHEAD_BYTES + size
             if end > until:
                 return start, OVERHEAD_BYTES + size
             if buf[end - 1] != END:
-                raise ConnectionRefusal(FRAME_ERROR, "a frame does not end where it says")
+                raise ConnectionRefusal(FRAME_ERROR, "the frame end marker is missing")
             if kind == METHOD and channel and self._state is AmqpConnectionState.RUNNING:
                 assert self._connected is not None, "it is running"
                 if size == ACK_BYTES and self._connected.acknowledge(channel, buf, start):
@@ -162,22 +162,22 @@ class AmqpSession:
         return start, HEAD_BYTES
 
     def closed(self) -> None:
-        """The connection is gone: its deliveries return, its exclusive queues go."""
+        """Clean up after a lost connection: deliveries return, exclusive queues are deleted."""
         self._state = AmqpConnectionState.DONE
         if self._connected is not None:
             self._connected.close()
 
     def shut_down(self) -> None:
-        """The node stops."""
+        """Close the connection because the node stops."""
         self.fail(ConnectionRefusal(CONNECTION_FORCED, "the node is shutting down"))
         self._out.flush()
 
     def fail(self, refusal: AmqpError, numbers: tuple[int, int] = (0, 0)) -> None:
-        """Tell the client why, and end the connection."""
+        """Send the reason to the client and close the connection."""
         if self._state >= AmqpConnectionState.CLOSING:
             return
         log.info(
-            "AMQP connection %s:%d ends: %s",
+            "closing AMQP connection %s:%d: %s",
             self._arrival.address,
             self._arrival.port,
             refusal.reply_text,
@@ -190,7 +190,7 @@ class AmqpSession:
         )
         if self._connected is not None:
             self._connected.close()
-            # The answer has to be read, whatever the client was to wait for.
+            # Close-ok has to be read even if reading was paused.
             self._sender.resume()
         if is_sent and self._state is not AmqpConnectionState.HEADER:
             self._out.method(
@@ -209,14 +209,14 @@ class AmqpSession:
             self._end()
 
     def _end(self) -> None:
-        """Nothing more is said; what still comes is read and thrown away."""
+        """Send nothing more; remaining input is read and discarded."""
         if self._state is not AmqpConnectionState.DONE:
             self._state = AmqpConnectionState.DONE
             self._out.flush()
             self._sender.close(drain_ms=CLOSE_DRAIN_MS)
 
     def _greet(self, header: bytes, start: int) -> int:
-        """The first eight bytes; whoever speaks something else is told what is spoken here."""
+        """Check the protocol header; a client of another protocol gets the supported header."""
         if header != PROTOCOL_HEADER:
             self._out.write(PROTOCOL_HEADER)
             self._end()
@@ -245,7 +245,7 @@ class AmqpSession:
         self._method(decode_method(view, start, until))
 
     def _method(self, method: Method) -> None:
-        """A method of the connection itself."""
+        """Handle a method of the connection (channel 0)."""
         if isinstance(method, methods.ConnectionClose):
             self._leave()
             return
@@ -268,10 +268,10 @@ class AmqpSession:
                 work = self._login.renew(self._identity, method.new_secret)
                 self._runner.run(work, self._renewed)
             case _:
-                raise ConnectionRefusal(COMMAND_INVALID, f"{method.NAME} came out of turn")
+                raise ConnectionRefusal(COMMAND_INVALID, f"unexpected {method.NAME}")
 
     def _leave(self) -> None:
-        """The client closes; what it published before is stored first, if only space is missing."""
+        """Handle the client's close; messages that wait for disk space are stored first."""
         if self._state is AmqpConnectionState.DONE:
             return
         if self._connected is not None:
@@ -366,13 +366,13 @@ class AmqpSession:
         elif isinstance(error, AmqpError):
             self.fail(error)
         else:
-            self.fail(ConnectionRefusal(INTERNAL_ERROR, "the node failed; its log says how"))
+            self.fail(ConnectionRefusal(INTERNAL_ERROR, "internal error; see the log of the node"))
 
     # Heartbeats and flow
 
     def _missed(self) -> None:
         log.warning(
-            "AMQP connection %s:%d ends: missed heartbeats",
+            "closing AMQP connection %s:%d: missed heartbeats",
             self._arrival.address,
             self._arrival.port,
         )

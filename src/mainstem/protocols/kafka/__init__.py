@@ -1,1 +1,1 @@
-"""The Kafka protocol: what unmodified Kafka clients speak."""
+"""The Kafka protocol, for unmodified Kafka clients."""

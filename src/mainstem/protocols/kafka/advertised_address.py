@@ -1,9 +1,9 @@
-"""Where a client is told to find a node.
+"""The advertised address of a node for one client.
 
 A client that reached this node by some address can reach it there again, through a tunnel, a port
-mapping of loopback or any of the machine's interfaces. So it is told the address it dialled, unless
-the operator chose one to be told to everybody. Other nodes it finds at their listeners of the same
-kind: a client that speaks TLS and logs in does so everywhere.
+mapping of loopback or any of the machine's interfaces. So the advertised address is the one that
+the client connected to, unless the operator configured one. Other nodes are advertised with their
+listener of the same name: a client that uses TLS and SASL does so on all nodes.
 """
 
 from mainstem.model.metadata import Node

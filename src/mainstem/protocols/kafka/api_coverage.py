@@ -1,8 +1,8 @@
 """Kafka's client-facing APIs: which are served, in which versions, and which test shows it.
 
-An API counts as served when a client that others wrote has changed something through it and read it
-back, or has read what it tells; the test that does so is named. What is not served has a reason: a
-handler that could only refuse would be a promise that is not kept.
+An API counts as served when a test with a third-party client has changed something through it and
+read it back, or has read its response; that test is named. An API that is not served has a reason:
+a handler that always refuses would advertise support that does not exist.
 """
 
 from msgspec import Struct
@@ -112,7 +112,7 @@ REASONS: dict[int, str] = {
 
 
 class ApiCoverage(Struct, frozen=True):
-    """One API. Exactly one of ``proof`` and ``reason`` is there, and versions with a proof."""
+    """One API. Exactly one of ``proof`` and ``reason`` is set; with a proof also the versions."""
 
     key: int
     name: str
@@ -123,7 +123,7 @@ class ApiCoverage(Struct, frozen=True):
 
     @property
     def is_served(self) -> bool:
-        """Whether clients are told that it is there."""
+        """Whether the API is advertised."""
         return self.max_version is not None
 
 

@@ -38,7 +38,7 @@ def _has_its_own_path(call: Call, request: object) -> NoReturn:
 
 
 def served_apis() -> dict[int, ApiHandler]:
-    """Key to handler; what is in here is advertised, nothing else."""
+    """Handlers by api key; exactly these are advertised."""
     served: dict[int, ApiHandler] = {
         produce_shape.API_KEY: ApiHandler(_has_its_own_path, 3, 13),
         fetch.API_KEY: ApiHandler(_has_its_own_path, 4, 17),

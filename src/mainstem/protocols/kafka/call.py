@@ -1,4 +1,4 @@
-"""One request while it is served, and the shape of what serves it.
+"""The context of one request, and the interface of its handler.
 
 A handler is a function ``(call, request) -> response``, or an ``async`` one. It receives and
 returns the version-independent messages of ``wire.kafka.messages`` and puts refusals into the
@@ -22,12 +22,12 @@ EVERYTHING = AllRights()
 
 
 class Peer(Struct):
-    """The connection a request came through, and who is at its other end.
+    """The connection of a request, and its client.
 
-    ``login`` is there on listeners that ask for one. ``listener`` is the kind of listener that it
-    came through, ``advertised`` what clients of that are told to dial. ``owed_ms`` is how long the
-    client has to wait for what it has used, most of all of ``owed_for``. ``shares_as`` is who it is
-    to share groups, once it has asked them for something.
+    ``login`` is set on listeners that require one. ``listener`` is the name of the listener,
+    ``advertised`` its advertised address. ``owed_ms`` is the throttle time of the client, caused
+    by the quota ``owed_for``. ``shares_as`` identifies the connection to share groups, once it has
+    used them.
     """
 
     address: str
@@ -48,25 +48,25 @@ class Peer(Struct):
     shares_as: object | None = None
 
     def shares(self) -> object:
-        """Who this connection is to share groups, which take back what it holds when it ends."""
+        """The identity of the connection for share groups, which release its locks when it ends."""
         if self.shares_as is None:
             self.shares_as = object()
         return self.shares_as
 
     def is_now(self, identity: Identity, rights: Rights) -> None:
-        """A login went well."""
+        """Set identity and rights after a successful login."""
         self.identity = identity
         self.rights = rights
         self.meter = None
 
     def calls_itself(self, client_id: str) -> None:
-        """Take note of the client's own name for itself."""
+        """Set the client id."""
         if client_id != self.client_id:
             self.client_id = client_id
             self.meter = None
 
     def charge(self, kind: str, amount: float) -> int:
-        """Count what is used of a limited good; how long the client has to wait, in ms."""
+        """Charge a quota; returns the throttle time in ms and applies it to the client."""
         quotas = self.quotas
         if quotas is None or not quotas.limited:
             return 0
@@ -76,7 +76,7 @@ class Peer(Struct):
         return wait_ms
 
     def count(self, kind: str, amount: float) -> int:
-        """The same without making the client wait."""
+        """Charge a quota without throttling the client; returns the throttle time in ms."""
         quotas = self.quotas
         if quotas is None or not quotas.limited:
             return 0
@@ -87,7 +87,7 @@ class Peer(Struct):
 
 
 class Call(Struct):
-    """What a handler may know about the request besides its body."""
+    """The context of a request for its handler."""
 
     api_key: int
     version: int
@@ -124,12 +124,12 @@ class Call(Struct):
         self.peer.rights.need(operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Every operation that the client may do, as bits by number."""
+        """The operations that the client may do, as bits by number."""
         return self.peer.rights.operations(kind, name)
 
     @property
     def caller(self) -> Caller:
-        """Who asks, for verbs that are written down in the audit."""
+        """The requester, for operations that are recorded in the audit log."""
         return Caller(self.peer.identity, self.peer.address, self.peer.rights)
 
 

@@ -74,7 +74,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.UNKNOWN_NODE: 102,
     ErrorCode.UNKNOWN_SUBSCRIPTION: 117,
     ErrorCode.TELEMETRY_TOO_LARGE: 118,
-    # Kafka clients declare no queues; what they meet of them is a share group's delivery.
+    # Kafka clients do not use queues; these occur only in deliveries of share groups.
     ErrorCode.INVALID_ARGUMENT: 42,
     ErrorCode.INVALID_BINDING: 42,
     ErrorCode.RESERVED_NAME: 42,
@@ -89,7 +89,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.LIMIT_REACHED: 44,
     ErrorCode.FENCED_EPOCH: 74,
     ErrorCode.UNKNOWN_EPOCH: 75,
-    # Clients that speak the older Produce versions know only this number for a fenced producer.
+    # Clients with older Produce versions know only this code for a fenced producer.
     ErrorCode.FENCED_PRODUCER: 47,
     ErrorCode.FENCED_COORDINATOR: 52,
     ErrorCode.FENCED_MEMBER: 82,
@@ -99,7 +99,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.UNKNOWN_MEMBER: 25,
     ErrorCode.ILLEGAL_GENERATION: 22,
     ErrorCode.MEMBER_ID_REQUIRED: 79,
-    # A range that was sealed under a writer's hands means the writer moved.
+    # If a range was sealed while its writer appended, the writer has moved.
     ErrorCode.RANGE_SEALED: 6,
     ErrorCode.NOT_WRITER: 6,
     ErrorCode.WRITER_UNAVAILABLE: 5,
@@ -112,7 +112,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
     ErrorCode.UNSTABLE_OFFSET: 88,
     ErrorCode.TIMED_OUT: 7,
     ErrorCode.THROTTLED: 89,
-    # Clients retry this one, which is right: space may be freed.
+    # Clients retry this one, which is correct: space may be freed.
     ErrorCode.DISK_FULL: 56,
     ErrorCode.STORAGE_FAILED: 56,
     ErrorCode.SHUTTING_DOWN: 6,
@@ -123,7 +123,7 @@ KAFKA_CODES: dict[ErrorCode, int] = {
 
 
 def kafka_code(error: MainstemError | ErrorCode | None) -> int:
-    """The number a Kafka client understands; 0 where there is no error."""
+    """The Kafka error code; 0 for no error."""
     if error is None:
         return NONE
     code = error if isinstance(error, ErrorCode) else error.code
@@ -131,7 +131,7 @@ def kafka_code(error: MainstemError | ErrorCode | None) -> int:
 
 
 def kafka_message(error: MainstemError) -> str:
-    """What the number does not say: the object, the cause and what helps."""
+    """The error message for a client: subject, cause and remedy."""
     text = f"{error.subject}: {error.cause}" if error.subject and error.cause else error.cause
     text = text or error.subject or error.code.name
     return f"{text} ({error.remedy})" if error.remedy else text

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once and afterwards only what changes.
+"""Fetch sessions (KIP-227): a consumer sends its partitions once and afterwards only changes.
 
-Pure. A session remembers what it wants of each partition and what it was told last; the least
-recently used one gives way when there are too many.
+Pure. A session stores the fetch position of each partition and the offsets sent last; the least
+recently used session is evicted when there are too many.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ PartitionKey = tuple[bytes, str, int]  # topic id, topic name (one of them empty
 
 
 class FetchedPartition:
-    """One partition a consumer reads, and what it knows of it."""
+    """One partition of a session: what to fetch, and what was sent last."""
 
     __slots__ = (
         "epoch",
@@ -43,16 +43,16 @@ class FetchedPartition:
         self.max_bytes = 0
         self.epoch = -1
         self.reader: PartitionReader | None = None
-        self.nearer = -1  # the node that the consumer had better turn to
+        self.nearer = -1  # the preferred read replica
         self.sent_offsets: tuple[int, int, int] | None = (
             None  # high watermark, last stable, log start
         )
-        # Whose rights allowed to read it, and as of which rules: a session may change hands.
+        # The rights that allowed the read, and their version: another client may use the session.
         self.granted: tuple[Rights, int] | None = None
 
 
 class FetchSession:
-    """The partitions of one consumer, those served longest ago first."""
+    """The partitions of one consumer, least recently served first."""
 
     __slots__ = ("epoch", "id", "wanted")
 
@@ -62,7 +62,7 @@ class FetchSession:
         self.wanted: dict[PartitionKey, FetchedPartition] = {}
 
     def apply(self, request: FetchRequest) -> None:
-        """Add, change and drop partitions as the request says."""
+        """Add, change and remove partitions as the request specifies."""
         for topic in request.topics:
             for part in topic.partitions:
                 key = (topic.topic_id, topic.topic, part.partition)
@@ -77,7 +77,7 @@ class FetchSession:
                 self.wanted.pop((forgotten.topic_id, forgotten.topic, partition), None)
 
     def serve_last(self, keys: Iterable[PartitionKey]) -> None:
-        """Those that got data now stand behind the others next time."""
+        """Move partitions that returned data behind the others."""
         for key in keys:
             wanted = self.wanted.pop(key, None)
             if wanted is not None:
@@ -85,7 +85,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """Every session of the node."""
+    """All fetch sessions of the node."""
 
     def __init__(self, draw_id: Callable[[], int], limit: int = FETCH_SESSIONS_MAX) -> None:
         self._draw_id = draw_id
@@ -96,10 +96,10 @@ class FetchSessions:
         return len(self._sessions)
 
     def resolve(self, request: FetchRequest) -> tuple[FetchSession, bool]:
-        """The session of a request, and whether only changes are to be answered.
+        """The session of a request, and whether the response is incremental.
 
         Raises:
-            InvalidRequest: the session is unknown or out of step; the client starts a new one.
+            InvalidRequest: unknown session or wrong epoch; the client starts a new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)

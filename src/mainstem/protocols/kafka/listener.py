@@ -1,4 +1,4 @@
-"""Kafka sessions on real connections: what takes time runs as tasks of the node's loop."""
+"""The Kafka listener: sessions on real connections, with work run as event loop tasks."""
 
 import asyncio
 from random import SystemRandom
@@ -14,13 +14,13 @@ from mainstem.protocols.loop_driver import LoopRunner
 
 def kafka_listener(
     service: KafkaService,
-    entrance: KafkaListenerPolicy,
+    policy: KafkaListenerPolicy,
     *,
     connections_max: int,
     idle_ms: int,
     buffers: Buffers,
 ) -> Listener:
-    """The listener whose connections speak Kafka."""
+    """Create the Kafka listener."""
     runner = LoopRunner("a Kafka request")
     random_source = SystemRandom()
     sessions = FetchSessions(lambda: random_source.randrange(1, 2**31))
@@ -31,7 +31,7 @@ def kafka_listener(
 
     def make_session(connection: Connection) -> KafkaSession:
         peer = Peer(*connection.peer, *connection.local)
-        entrance.receive(peer, connection.tls_object)
+        policy.receive(peer, connection.tls_object)
         return KafkaSession(connection, peer, service, runner, start_fetch)
 
     listener = Listener(
@@ -42,6 +42,6 @@ def kafka_listener(
         buffers=buffers,
         metrics=service.metrics,
     )
-    listener.refuses = entrance.refuses
-    listener.login_timeout_ms = entrance.login_timeout_ms
+    listener.refuses = policy.refuses
+    listener.login_timeout_ms = policy.login_timeout_ms
     return listener

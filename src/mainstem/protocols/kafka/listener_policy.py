@@ -1,4 +1,4 @@
-"""What a Kafka listener asks of its clients, and who they are when they come in."""
+"""Authentication policy of a Kafka listener, and the initial identity of its clients."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from mainstem.security.principals import NOBODY
 
 
 class KafkaListenerPolicy(Struct, frozen=True, kw_only=True):
-    """One listener's rules.
+    """Authentication policy of one listener.
 
-    Without ``mechanisms`` nobody logs in by SASL. ``names`` turns client certificates into users;
-    ``trusted`` lets whoever shows none do everything: the listener belongs to the operator.
+    Without ``mechanisms`` there is no SASL login. ``names`` maps client certificates to users;
+    ``trusted``: clients without a login have all rights, on a loopback listener.
     """
 
     security: Security
@@ -37,7 +37,7 @@ class KafkaListenerPolicy(Struct, frozen=True, kw_only=True):
         return self.security.quotas.connection_refused(address, self.connections_per_minute)
 
     def receive(self, peer: Peer, tls: Any) -> None:
-        """Take a new connection in; ``tls`` is its TLS object, if there is one."""
+        """Set up a new connection; ``tls`` is its TLS object, if any."""
         peer.quotas = self.security.quotas
         peer.advertised = self.advertised
         peer.listener = self.kind
@@ -45,7 +45,7 @@ class KafkaListenerPolicy(Struct, frozen=True, kw_only=True):
         if self.names is not None and not self.mechanisms:
             identity = certificate_identity(tls, self.names)
         if self.mechanisms or (identity is None and self.needs_certificate):
-            # A certificate that no rule gives a name to: nothing is served, as before any login.
+            # A required certificate that no rule maps to a user: nothing is served without a login.
             peer.login = Login(
                 self.security,
                 self.clock,

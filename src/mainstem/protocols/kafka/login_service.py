@@ -1,9 +1,9 @@
-"""The login of one Kafka connection: what it may ask for before, and how it shows who it is.
+"""The login of one Kafka connection, and the requests that are allowed before it.
 
-    SaslHandshake ── SaslAuthenticate ── (…) ── in ── until the login's time is over ── again
+    SaslHandshake ── SaslAuthenticate ── (…) ── logged in ── expiry ── again
 
-Before it is in, a connection may ask for versions and log in, in small frames; anything else ends
-it. A login that has a time may be repeated on the same connection by the same principal.
+Before login a connection may send only ApiVersions and SASL requests, in small frames; any other
+request closes it. A login that expires can be repeated on the connection by the same principal.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -50,14 +50,14 @@ class Login:
 
     @property
     def is_in(self) -> bool:
-        """Whether the connection has shown who it is."""
+        """Whether the connection is authenticated."""
         return self._identity is not None
 
     def admit(self, api_key: int, frame_bytes: int) -> None:
-        """Let a request pass.
+        """Check that a request is allowed in this state.
 
         Raises:
-            ProtocolViolation: it may not be asked now.
+            ProtocolViolation: it is not allowed.
         """
         if self._identity is not None:
             if self._until_ms is None or self._wall_ms() < self._until_ms:
@@ -65,32 +65,32 @@ class Login:
             if api_key not in LOGIN_APIS:
                 raise ProtocolViolation("the login has expired and was not repeated")
         if api_key not in LOGIN_APIS or self.has_failed:
-            raise ProtocolViolation(f"API {api_key} was asked before a login")
+            raise ProtocolViolation(f"API {api_key} was requested before a login")
         if frame_bytes > FRAME_BYTES_MAX:
             raise ProtocolViolation(f"a frame of {frame_bytes} bytes before a login")
 
     def begin(self, mechanism: str) -> None:
-        """The client has chosen a mechanism.
+        """Start a login with a mechanism.
 
         Raises:
-            InvalidRequest: it is not served, or another one than the first time.
+            InvalidRequest: it is not supported, or differs from that of the first login.
         """
         if mechanism not in self.mechanisms:
             raise InvalidRequest(
-                ErrorCode.UNSUPPORTED_MECHANISM, f"{mechanism[:40]!r} is not served here"
+                ErrorCode.UNSUPPORTED_MECHANISM, f"{mechanism[:40]!r} is not supported"
             )
         if self._identity is not None and mechanism != self._mechanism:
             raise InvalidRequest(
-                ErrorCode.ILLEGAL_LOGIN_STATE, "a login is repeated with its own mechanism"
+                ErrorCode.ILLEGAL_LOGIN_STATE, "a repeated login must use the same mechanism"
             )
         self._mechanism = mechanism
         self._exchange = self._security.logins.begin(mechanism, self._address)
 
     async def respond(self, data: bytes) -> tuple[bytes, Identity | None]:
-        """Take a message of the mechanism; the answer, and who it is once that is shown.
+        """Process a SASL message; the response, and the identity once the login has succeeded.
 
         Raises:
-            InvalidRequest: the login failed, or this is not the moment.
+            InvalidRequest: the login failed, or no mechanism was chosen.
         """
         exchange = self._exchange
         if exchange is None:
@@ -108,7 +108,7 @@ class Login:
 
     @property
     def lifetime_ms(self) -> int:
-        """How long the login holds from now on; 0: for ever."""
+        """The remaining lifetime of the login; 0: it does not expire."""
         return 0 if self._until_ms is None else max(1, self._until_ms - self._wall_ms())
 
     def _take(self, identity: Identity) -> None:
@@ -116,7 +116,7 @@ class Login:
         if known is not None and known.principal != identity.principal:
             self.has_failed = True
             raise InvalidRequest(
-                ErrorCode.AUTHENTICATION_FAILED, "a connection belongs to one principal for life"
+                ErrorCode.AUTHENTICATION_FAILED, "the principal of a connection cannot change"
             )
         ends = [identity.until_ms] if identity.until_ms is not None else []
         if self._reauthenticate_ms:

@@ -1,10 +1,10 @@
-"""Partitions that come and go, counted against a client's ``controller_mutation_rate`` (KIP-599).
+"""Charges created and deleted partitions to ``controller_mutation_rate`` (KIP-599).
 
     with mutations(call.peer, 12, strict=call.version >= 6):
         await topics.create(...)
 
-What was refused counts nothing. Who was too fast before is refused if the version of the request
-tells that its client knows this answer; others have their way and wait for it.
+Refused changes are not charged. A client that has exceeded the quota is refused if the version of
+its request supports that error; older clients are served and throttled.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from mainstem.security.quotas import MUTATIONS
 
 @contextmanager
 def mutations(peer: Peer, partitions: int, *, strict: bool) -> Iterator[None]:
-    """Count partitions while they come or go.
+    """Charge partitions that are created or deleted.
 
     Raises:
-        Unavailable: the client is ``strict`` and has used more than it may.
+        Unavailable: the client is ``strict`` and has exceeded the quota.
     """
     if strict and partitions and peer.charge(MUTATIONS, 0):
         raise Unavailable(
             ErrorCode.THROTTLED,
-            f"partitions come and go faster than {MUTATIONS} allows",
-            remedy="wait for the time that the answer names",
+            f"partitions are created or deleted faster than {MUTATIONS} allows",
+            remedy="wait for throttle_time_ms of the response",
         )
     peer.count(MUTATIONS, partitions)
     try:

@@ -1,7 +1,7 @@
-"""Answers leave in the order of their requests, whenever they are ready.
+"""Sends responses in the order of their requests, whenever they are ready.
 
-Pure. A request that cannot be answered at once takes a ``Reply``. Finished replies at the head of
-the queue go out together, a moment later: one sync of the disk settles many requests of one
+Pure. A request that cannot be answered at once reserves a ``Reply``. Finished replies at the head
+of the queue are sent together in the next callback: one disk sync settles many requests of one
 connection, and one send is much cheaper than many.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from mainstem.protocols.session import Chunk
 
 Send = Callable[[Sequence[Chunk]], None]
-Soon = Callable[[Callable[[], None]], object]  # calls back once the present work is done
+Soon = Callable[[Callable[[], None]], object]  # calls back once the current callback has returned
 
 
 class Reply:
-    """The place of one answer in the queue; ``chunks`` is None until it is known."""
+    """The place of one response in the queue; ``chunks`` is None until it is known."""
 
     __slots__ = ("chunks", "size_bytes")
 
@@ -32,24 +32,24 @@ class Replies:
     def __init__(self, send: Send, soon: Soon) -> None:
         self._send = send
         self._soon = soon
-        self._waits = False  # for the moment when finished replies go out
+        self._waits = False  # whether sending of finished replies is scheduled
         self._queue: deque[Reply] = deque()
-        self.held_bytes = 0  # of large answers that wait behind others
-        self.on_fewer: Callable[[], None] | None = None  # told when answers have gone out
+        self.held_bytes = 0  # of large responses that wait behind others
+        self.on_fewer: Callable[[], None] | None = None  # called when responses were sent
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def reserve(self) -> Reply:
-        """The next place."""
+        """Reserve the next place."""
         reply = Reply()
         self._queue.append(reply)
         return reply
 
     def answer(self, chunks: Sequence[Chunk], size_bytes: int = 0) -> None:
-        """Answer the newest request at once: sent now, or behind those that still wait.
+        """Answer the newest request: sent now, or after pending responses.
 
-        ``size_bytes`` is left out where answers are small.
+        ``size_bytes`` may be omitted for small responses.
         """
         if self._queue:
             reply = self.reserve()
@@ -60,7 +60,7 @@ class Replies:
             self._send(chunks)
 
     def settle(self, reply: Reply, chunks: Sequence[Chunk], size_bytes: int = 0) -> None:
-        """An answer is known; an empty one stands for a request that gets none."""
+        """Set the response of a reserved place; empty for a request without a response."""
         reply.chunks = chunks
         reply.size_bytes = size_bytes
         self.held_bytes += size_bytes
@@ -82,7 +82,7 @@ class Replies:
             self.on_fewer()
 
     def clear(self) -> None:
-        """The connection is gone."""
+        """Drop all replies: the connection is closed."""
         self._queue.clear()
         self.held_bytes = 0
         self.on_fewer = None

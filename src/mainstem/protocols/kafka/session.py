@@ -1,8 +1,8 @@
-"""One Kafka connection: frames in, requests to their handlers, answers out in order.
+"""One Kafka connection: passes requests to their handlers and sends responses in order.
 
-Pure: whatever takes time is handed to the runner. Produce and fetch have paths of their own; every
-other request is decoded, served by its handler and encoded. While a handler is still at work the
-requests behind it wait, as Kafka's clients expect of one connection.
+Pure: asynchronous work is passed to the runner. Produce and fetch have separate paths; every other
+request is decoded, served by its handler, and its response encoded. While a handler runs, later
+requests wait, as Kafka clients expect of one connection.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ from mainstem.wire.kafka import codec
 _length_at = Layout(">i").unpack_from
 _key_at = Layout(">hh").unpack_from
 
-LOGIN_FRAMES_MAX = 8  # sent ahead while a login is looked at
+LOGIN_FRAMES_MAX = 8  # received while a login is processed
 
 
 class KafkaService(Struct, frozen=True):
@@ -56,7 +56,7 @@ class KafkaService(Struct, frozen=True):
 
 
 class KafkaSession:
-    """The requests of one connection and their answers."""
+    """Serves the requests of one connection."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class KafkaSession:
         self._replies = Replies(sender.send, runner.soon)
         self._login = peer.login
         self._produce = ProducePath(service.broker, self._replies, sender, service.metrics, peer)
-        self._produced_bytes = 0  # to be charged, where something is limited
+        self._produced_bytes = 0  # to be charged to quotas
         self._produced_requests = 0
         self._fetches: dict[Fetch, Reply] = {}
         self._memory = service.memory
         self._later: deque[bytearray] = deque()
         self._later_bytes = 0
-        self._next_bytes = 4  # of the frame that is arriving
+        self._next_bytes = 4  # of the frame being received
         self._stop_work: Stop | None = None
         self._paused = False
         self._muted = 0
@@ -91,11 +91,11 @@ class KafkaSession:
 
     @property
     def is_in(self) -> bool:
-        """Whether the client has logged in or, where nobody has to, has asked for something."""
+        """Whether the client has logged in or, if no login is required, has sent a request."""
         return self._has_asked if self._login is None else self._login.is_in
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
+        """Serve whole frames of ``buf[start:until]``; (position, bytes the next frame needs)."""
         need = 4
         try:
             while until - start >= 4:
@@ -116,7 +116,7 @@ class KafkaSession:
         return start, need
 
     def closed(self) -> None:
-        """Forget everything that waits on the connection."""
+        """Drop all pending work: the connection is closed."""
         for fetch in self._fetches:
             fetch.cancel()
         self._fetches.clear()
@@ -136,7 +136,7 @@ class KafkaSession:
         if self._login is not None and not self._login.is_in:
             most = min(most, LOGIN_FRAME_BYTES_MAX)
         if not 8 <= length <= most:
-            raise ProtocolViolation(f"a frame of {length} bytes where 8 to {most} are allowed")
+            raise ProtocolViolation(f"a frame of {length} bytes; 8 to {most} are allowed")
 
     def _frame(self, buf: Any, view: memoryview, start: int, until: int) -> None:
         if self._stop_work is not None:
@@ -161,18 +161,18 @@ class KafkaSession:
         self._serve(view, start, until)
 
     def _keep_for_later(self, frame: memoryview) -> None:
-        """A handler is at work: this one waits its turn."""
+        """Queue a frame while a handler is running."""
         much = len(self._later) >= LOGIN_FRAMES_MAX or len(frame) > LOGIN_FRAME_BYTES_MAX
         if much and self._login is not None and not self._login.is_in:
-            raise ProtocolViolation("too much is sent ahead of a login")
+            raise ProtocolViolation("too many or too large requests during a login")
         size = len(frame)
         if not self._memory.take(size):
-            raise Overloaded("the memory for frames that wait is used up")
+            raise Overloaded("the memory for waiting frames is used up")
         self._later_bytes += size
         self._later.append(bytearray(frame))
 
     def _finish_produce(self) -> None:
-        """Write and answer what a burst has brought, and charge its sender."""
+        """Write and answer the produce requests of a burst, and charge the quotas."""
         if self._produce.has_staged:
             self._has_asked = True
             size, self._produced_bytes = self._produced_bytes, 0
@@ -202,7 +202,7 @@ class KafkaSession:
         if not served.min_version <= version <= served.max_version:
             if api_key != API_VERSIONS:
                 raise ProtocolViolation(f"{codec.NAMES[api_key]} version {version} is not served")
-            # Any client must be able to read this answer: the oldest body, with the versions.
+            # Any client must be able to read this response: version 0, with the supported versions.
             version, request = 0, None
         else:
             request = codec.decode_request(api_key, version, view, body, until)
@@ -226,7 +226,7 @@ class KafkaSession:
         def done(answer: Any, error: BaseException | None) -> None:
             self._stop_work = None
             if error is not None:
-                # Handlers put refusals into their answers; what arrives here fits none.
+                # Handlers put errors into their responses; this one has no place in the response.
                 self._metrics.request_errors[call.api_key] += 1
                 self._sender.close()
                 if not isinstance(error, MainstemError):
@@ -236,7 +236,7 @@ class KafkaSession:
             chunks = codec.encode_response_frame(call.api_key, call.version, correlation, answer)
             self._replies.settle(reply, chunks, sum(map(len, chunks)))
             if self._login is not None and self._login.has_failed:
-                # After the answer, which goes out a moment later: nothing else will be served.
+                # Close after the response, which is sent in the next callback.
                 self._runner.soon(self._sender.close)
                 return
             self._catch_up()
@@ -244,7 +244,7 @@ class KafkaSession:
         self._stop_work = self._runner.run(work, done)
 
     def _produced(self, _answer: None, error: BaseException | None) -> None:
-        """A produce request that asked the coordinator is staged."""
+        """Continue after a produce request that had to ask the coordinator."""
         self._stop_work = None
         if error is not None:
             self._metrics.request_errors[PRODUCE] += 1
@@ -253,7 +253,7 @@ class KafkaSession:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Serve what arrived while a handler was at work."""
+        """Serve frames that were received while a handler ran."""
         try:
             while self._later and self._stop_work is None:
                 frame = self._later.popleft()
@@ -284,7 +284,7 @@ class KafkaSession:
             self._mute()
 
     def _set_throttle(self, answer: Any) -> None:
-        """Let an answer say how long its client has to wait, and see to it that it does."""
+        """Set the throttle time of a response and mute the connection for that time."""
         owed_ms = self._peer.owed_ms
         if owed_ms:
             if hasattr(answer, "throttle_time_ms"):
@@ -292,7 +292,7 @@ class KafkaSession:
             self._mute()
 
     def _mute(self) -> None:
-        """Read nothing until what was used too much is paid for, whatever the client does."""
+        """Stop reading for the throttle time, whether the client respects it or not."""
         owed_ms, self._peer.owed_ms = self._peer.owed_ms, 0
         if owed_ms:
             self._muted += 1
@@ -302,19 +302,19 @@ class KafkaSession:
     def _unmute(self, waited_ms: int) -> None:
         self._muted -= 1
         if not self._muted and waited_ms >= THROTTLE_MS_MAX:
-            # More may be owed than a client is told; or less, if its limit was raised meanwhile.
+            # The quota may need more than the longest throttle time, or less if it was raised.
             self._peer.charge(self._peer.owed_for, 0)
             self._mute()
         self._watch_backlog()
 
     def _watch_backlog(self) -> None:
-        """Read no more while too much is unanswered."""
+        """Pause reading while too much is unanswered."""
         replies = self._replies
         full = (
             len(replies) + len(self._later) > CONNECTION_PENDING_REPLIES_MAX
             or self._muted > 0
             or replies.held_bytes > CONNECTION_WRITE_BYTES_HIGH
-            # What cannot be served yet stays in the socket, but for a little.
+            # While a handler runs, most further input stays in the socket.
             or (
                 self._stop_work is not None
                 and self._later_bytes + self._next_bytes > CONNECTION_BUFFER_BYTES
@@ -322,7 +322,7 @@ class KafkaSession:
         )
         if full != self._paused:
             self._paused = full
-            # Answers go out later than they are known, and only then is there space again.
+            # Responses are sent later than they are known, and only then is there space again.
             self._replies.on_fewer = self._watch_backlog if full else None
             if full:
                 self._sender.pause()

@@ -1,14 +1,14 @@
-"""Converts MQTT messages to our messages and back.
+"""Converts MQTT messages to Mainstem messages and back.
 
     topic                      key
     payload                    value
     content type, correlation data, response topic, message expiry    the headers of all protocols
-    QoS, retain, who published, payload format                        headers ``mqtt.…``
+    QoS, retain, publisher, payload format                            headers ``mqtt.…``
     user properties            headers of the same names, in their order
 
-Promises: what MQTT clients send each other through the log arrives as it was sent. A message of
-another protocol has QoS 1; its headers that are text are user properties, others stay behind. User
-properties whose names begin with ``mqtt.`` are kept apart from our own.
+Guarantees: messages between MQTT clients arrive through the log as they were sent. A message of
+another protocol has QoS 1; its text headers become user properties, others are left out. User
+properties whose names start with ``mqtt.`` are stored under another prefix.
 """
 
 from typing import Any, Final
@@ -40,7 +40,7 @@ _QOS_OF: Final = {text: qos for qos, text in _QOS_TEXT.items()}
 
 
 class Incoming:
-    """What the headers of a stored message say to MQTT; read once for all its receivers."""
+    """A stored message with its headers parsed for MQTT; parsed once for all receivers."""
 
     __slots__ = (
         "expires_ms",
@@ -58,24 +58,24 @@ class Incoming:
         self.topic = topic
         self.qos = _QOS_DEFAULT
         self.retain = False
-        self.publisher: bytes | None = None  # a client's id
+        self.publisher: bytes | None = None  # client id of the publisher
         self.expires_ms: int | None = None
         self.properties: Properties = {}
-        self.wire: dict[tuple[bool, bool], bytes] = {}  # as it was sent, by version and retain
+        self.wire: dict[tuple[bool, bool], bytes] = {}  # encoded packets, by version and retain
         if message.headers:
             self._read(message)
 
     @property
     def payload(self) -> bytes:
-        """The value; a message without one is empty to MQTT."""
+        """The value; empty for a message without one."""
         return self.message.value or b""
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the message has lost its worth."""
+        """Whether the message has expired."""
         return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def properties_at(self, now_ms: int) -> Properties:
-        """The properties as a receiver sees them at that moment."""
+        """The properties for a receiver at that time."""
         if self.expires_ms is None:
             return self.properties
         left_s = max(1, -(-(self.expires_ms - now_ms) // _SECOND_MS))
@@ -106,7 +106,7 @@ class Incoming:
 def _read_text(
     found: Properties, users: list[tuple[str, str]], name: str, value: str | None
 ) -> None:
-    """A header that is text, where it is."""
+    """Parse a text header."""
     if value is None:
         return
     if name == CONTENT_TYPE:
@@ -118,7 +118,7 @@ def _read_text(
 
 
 def _text(value: bytes | None) -> str | None:
-    """Text that MQTT can carry."""
+    """The text, if MQTT can carry it."""
     if value is None:
         return ""
     if len(value) > TEXT_BYTES_MAX or b"\0" in value:
@@ -159,6 +159,6 @@ def _add_properties(headers: list[Header], properties: dict[str, Any], now_ms: i
 
 
 def topic_of(message: Message, otherwise: str) -> str:
-    """The MQTT topic of a stored message: its key, or the log's topic where that is none."""
+    """The MQTT topic of a stored message: its key, or ``otherwise`` if that is no topic name."""
     key = message.key
     return otherwise if not key else topic_name(key) or otherwise

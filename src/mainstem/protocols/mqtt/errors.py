@@ -1,4 +1,4 @@
-"""Our errors as MQTT reason codes."""
+"""Mainstem's errors as MQTT reason codes."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _REASONS: Final = {
     ErrorCode.NOT_WRITER: Reason.USE_ANOTHER_SERVER,
     ErrorCode.SHUTTING_DOWN: Reason.SERVER_SHUTTING_DOWN,
 }
-# What acknowledgements of messages may say; anything else is "implementation specific".
+# Reason codes allowed in acknowledgements; others become "implementation specific".
 _OF_MESSAGES: Final = frozenset(
     {
         Reason.NOT_AUTHORIZED,
@@ -33,7 +33,7 @@ _OF_MESSAGES: Final = frozenset(
 
 
 def reason_of(error: MainstemError) -> Reason:
-    """The reason that tells a client what to do."""
+    """The reason code for an error."""
     found = _REASONS.get(error.code)
     if found is not None:
         return found
@@ -41,6 +41,6 @@ def reason_of(error: MainstemError) -> Reason:
 
 
 def ack_reason_of(error: MainstemError) -> Reason:
-    """The reason that an acknowledgement of a message may carry."""
+    """The reason code for an error in PUBACK or PUBREC."""
     reason = reason_of(error)
     return reason if reason in _OF_MESSAGES else Reason.IMPLEMENTATION_SPECIFIC

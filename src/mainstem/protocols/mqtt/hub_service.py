@@ -1,16 +1,16 @@
-"""All MQTT sessions of a node, and what they share: subscriptions, retained messages, the log.
+"""All MQTT sessions of a node, and their shared state: subscriptions, retained messages, the log.
 
     connection ── join, subscribe, publish ──▶ MqttHub ──▶ LogWriter ──▶ streams
          ▲                                        │
          └──────── ClientSession ◀── trie ◀── Tail┘
 
-Nothing is made before the first client comes: a node without MQTT has no topics for it. Sessions
-that outlive their connections are kept in ``__mqtt_sessions`` and retained messages in
-``__mqtt_retained``, both compacted, so that a node that was killed finds them again.
+Nothing is created before the first client connects: a node without MQTT has no topics for it.
+Persistent sessions are stored in ``__mqtt_sessions`` and retained messages in
+``__mqtt_retained``, both compacted, so that a node that was killed loads them again.
 
-Of a cluster one node has all sessions: the one that writes ``__mqtt_sessions``. It reads and writes
-the other streams wherever they are. When another node takes that stream over it takes the sessions
-over too, and whoever is connected here is sent there.
+In a cluster one node serves all sessions: the one that writes ``__mqtt_sessions``. It reads and
+writes the other streams wherever they are. When another node takes over that stream, it takes over
+the sessions, and clients connected here are redirected to it.
 """
 
 import asyncio
@@ -51,35 +51,35 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
 AGAIN_S: Final = 0.02
-OPENING_S: Final = 3.0  # for streams that were just made to open, and others to be reached
+OPENING_S: Final = 3.0  # for new streams to open, and other nodes to be reached
 RETAIN_ALWAYS, RETAIN_IF_NEW = 0, 1
 
 
 class KeepAliveConnection(Protocol):
-    """A connection that watches its client's silence."""
+    """A connection whose keep-alive time is checked."""
 
     def tick(self, now_s: float) -> None:
-        """Time has passed."""
+        """Check the keep-alive time."""
         ...
 
     def stopping(self) -> None:
-        """The node stops."""
+        """Disconnect, because the node stops."""
         ...
 
     def moved(self) -> None:
-        """Another node has the sessions."""
+        """Disconnect, because another node serves the sessions."""
         ...
 
 
 class MqttHub:
-    """Serves all MQTT sessions of a node and holds what they share.
+    """Serves all MQTT sessions of a node and holds their shared state.
 
     Args:
         broker: the broker API.
         settings: limits and routes.
-        clock: the time.
-        ensure: makes the topics of MQTT where they are missing.
-        follow: reads streams that other nodes write; None: there are no other nodes.
+        clock: the clock.
+        ensure: creates the topics of MQTT if they are missing.
+        follow: reads streams that other nodes write; None on a single node.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class MqttHub:
         self._broker = broker
         self._ensure = ensure
         self._follow = follow
-        self.is_alone = follow is None  # there are no other nodes
+        self.is_alone = follow is None  # a single node
         self._loop = asyncio.get_running_loop()
         self._opening: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
@@ -104,7 +104,7 @@ class MqttHub:
         self._begin()
 
     def _begin(self) -> None:
-        """No session is known, and nothing is read."""
+        """Reset to the state without sessions and readers."""
         settings, loop = self.settings, self._loop
         self._trie: SubscriptionTrie[SessionReader] = SubscriptionTrie()
         self._retained = RetainedTree(
@@ -120,7 +120,7 @@ class MqttHub:
         self._laggards = CatchUpReaders(
             self.tail, loop.call_soon, lambda call: loop.call_later(AGAIN_S, call)
         )
-        # What sessions ask for: keep my state; read on for me; let me drain a little later.
+        # Operations of ``SessionContext``: store state, catch up with the log, drain again later.
         self.save = self.registry.save
         self.catch_up = self._laggards.add
         self.ask_again = self._laggards.ask_again
@@ -128,13 +128,13 @@ class MqttHub:
     # Opening and closing
 
     async def ready(self) -> None:
-        """Make the topics and load what is kept, once; raises what stands in the way."""
+        """Create the topics and load the stored state, once; raises the error if that fails."""
         if self._opening is None:
             self._opening = self._loop.create_task(self._open())
         opening = self._opening
         await asyncio.wait([opening])
         if opening.cancelled():
-            raise Unavailable(ErrorCode.NOT_WRITER, "another node has the MQTT sessions now")
+            raise Unavailable(ErrorCode.NOT_WRITER, "another node serves the MQTT sessions now")
         if (failure := opening.exception()) is not None:
             if self._opening is opening:
                 self._leave_off()
@@ -145,7 +145,7 @@ class MqttHub:
     async def _open(self) -> None:
         await self._ensure()
         await until_owned(self._broker)
-        with contextlib.suppress(TimeoutError):  # the others come later, each by itself
+        with contextlib.suppress(TimeoutError):  # the other streams follow later
             async with asyncio.timeout(OPENING_S):
                 await until_read(self.tail, self.settings.topics)
         async for message in stored_messages(self._broker, MQTT_RETAINED_TOPIC):
@@ -161,12 +161,12 @@ class MqttHub:
 
     @property
     def is_open(self) -> bool:
-        """Whether this node has the sessions and knows them."""
+        """Whether this node serves the sessions and has loaded them."""
         opening = self._opening
         return opening is not None and opening.done() and not opening.cancelled()
 
     def lost(self) -> None:
-        """Another node has the sessions from now on."""
+        """Drop all sessions, because another node serves them now."""
         links = list(self.links)
         self._leave_off()
         self._begin()
@@ -174,7 +174,7 @@ class MqttHub:
             link.moved()
 
     def close(self) -> None:
-        """Read and write no more."""
+        """Stop reading and writing."""
         self.registry.save_now()
         self._leave_off()
 
@@ -190,7 +190,7 @@ class MqttHub:
     # Publishing
 
     def publish(self, packet: Publish | Will, client_id: str, settled: Settled | None) -> None:
-        """Store a message; ``settled`` is called once it is committed, or refused."""
+        """Store a message; ``settled`` is called once it is committed or refused."""
         message = message_of(packet, client_id, self.now_ms())
         topic = self.settings.topic_for(packet.topic)
         if not packet.retain:
@@ -199,9 +199,7 @@ class MqttHub:
         size = len(packet.payload) + len(packet.topic)
         if packet.payload and not self._retained.has_space(packet.topic, size):
             if settled is not None:
-                settled(
-                    Unavailable(ErrorCode.LIMIT_REACHED, "no more retained messages are kept here")
-                )
+                settled(Unavailable(ErrorCode.LIMIT_REACHED, "limit of retained messages reached"))
             return
         both = _Both(settled)
         self.writer.add(topic, message, both.one)
@@ -219,8 +217,8 @@ class MqttHub:
     def subscribe(
         self, session: ClientSession, subscription: Subscription, identifier: int
     ) -> bool:
-        """Let a session have a subscription; whether it had none under that filter."""
-        # What is committed by now is older than the subscription.
+        """Add a subscription to a session; returns whether the filter is new."""
+        # Messages that are committed by now are older than the subscription.
         self.tail.catch_up()
         if not session.subscriptions and not session.backlog:
             session.backlog.floors = self.tail.committed()
@@ -238,7 +236,7 @@ class MqttHub:
     def send_retained(
         self, session: ClientSession, subscription: Subscription, *, is_new: bool
     ) -> None:
-        """Send what is kept under topics of a subscription, if it wants that."""
+        """Send retained messages that match a subscription, as its retain handling specifies."""
         handling = subscription.retain_handling
         if handling == RETAIN_ALWAYS or (handling == RETAIN_IF_NEW and is_new):
             granted = session.subscriptions.get(subscription.filter)
@@ -246,7 +244,7 @@ class MqttHub:
                 session.retained(self._retained.match(subscription.filter, self.now_ms()), granted)
 
     def unsubscribe(self, session: ClientSession, text: str) -> bool:
-        """Take a subscription away; whether there was one."""
+        """Remove a subscription; returns whether it existed."""
         if session.subscriptions.pop(text, None) is None:
             return False
         shared = shared_filter(text)
@@ -256,10 +254,10 @@ class MqttHub:
             self.registry.leave(session, shared)
         return True
 
-    # What sessions ask for
+    # Requests of sessions
 
     def fetch(self, where: Where) -> Incoming | ReadPending | None:
-        """The message at a place; None where it is gone."""
+        """The message at a position; None if it no longer exists."""
         return self._retained.get(where) if isinstance(where, str) else self.tail.fetch(where)
 
     def _dispatch(self, place: StreamPosition, topic: str, message: Message) -> None:
@@ -275,7 +273,7 @@ class MqttHub:
     # Time
 
     def _tick(self) -> None:
-        """Wills that are due, sessions that are over, topics that came or went."""
+        """Publish wills that are due, expire sessions, follow new and deleted topics."""
         now_ms = self.now_ms()
         for client_id, will in self.wills.due(now_ms):
             self.publish(will, client_id, None)
@@ -290,7 +288,7 @@ class MqttHub:
         try:
             new, gone = self.tail.refresh(self.settings.topics)
         except MainstemError as error:
-            log.warning("topics of MQTT cannot be read now: %s", error)
+            log.warning("MQTT topics cannot be read now: %s", error)
             return
         for number in gone:
             self.registry.forget_stream(number)
@@ -300,18 +298,16 @@ class MqttHub:
     # Connections
 
     def join(self, client_id: str, owner: str, *, is_clean: bool) -> tuple[ClientSession, bool]:
-        """The session that a client takes up, and whether it was there before.
+        """Open the session of a client; returns it, and whether it existed before.
 
         Raises:
-            InvalidRequest: it is somebody else's.
-            Unavailable: there are too many.
+            InvalidRequest: it belongs to another user.
+            Unavailable: there are too many sessions.
         """
         registry = self.registry
         known = registry.sessions.get(client_id)
         if known is not None and known.owner != owner:
-            raise InvalidRequest(
-                ErrorCode.NOT_AUTHORIZED, "this client id belongs to somebody else"
-            )
+            raise InvalidRequest(ErrorCode.NOT_AUTHORIZED, "this client id is used by another user")
         if known is not None and known.link is not None:
             known.link.taken_over()
             known = registry.sessions.get(client_id)
@@ -324,16 +320,16 @@ class MqttHub:
         return session, known is not None
 
     def disconnect_all(self) -> None:
-        """The node stops: tell every client."""
+        """Disconnect every client, because the node stops."""
         for link in list(self.links):
             link.stopping()
 
     def leave(self, session: ClientSession, will: Will | None, *, graceful: bool) -> None:
-        """A session's connection is gone."""
+        """Detach a session from its closed connection; publish or schedule its will."""
         now_ms = self.now_ms()
         session.left(now_ms)
         if self.registry.sessions.get(session.client_id) is not session:
-            return  # another node has it
+            return  # another node serves it
         if will is not None and not graceful:
             delay_s = int(will.properties.get("will_delay_interval", 0))
             if session.expiry_s != NEVER_S:
@@ -347,9 +343,10 @@ class MqttHub:
 
 
 class _Both:
-    """Tells once that two things are done, or at once that one of them failed.
+    """Calls ``settled`` once after two results, or immediately after a failure.
 
-    An error must not wait: what the client sends meanwhile would be stored before what it repeats.
+    A failure is reported immediately: messages that the client sends meanwhile would otherwise be
+    stored before the one that it repeats.
     """
 
     def __init__(self, settled: Settled | None) -> None:
@@ -364,6 +361,6 @@ class _Both:
 
 
 def _partitions(topics: Topics, topic: str) -> int:
-    """How many partitions a topic has; 0 without such a topic."""
+    """The number of partitions of a topic; 0 if it does not exist."""
     known = topics.by_name(topic)
     return 0 if known is None else len(known.streams)

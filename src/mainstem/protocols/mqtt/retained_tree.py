@@ -1,7 +1,7 @@
-"""The last message of every topic that asked to be kept, found by filters.
+"""Retained messages, found by topic filters.
 
-Pure: bounded in number and bytes; who asks for more is refused. An empty message takes the one that
-is there away.
+Pure: limited in number and bytes; beyond the limit messages are refused. An empty message removes
+the retained one.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class RetainedTree:
         return self._count
 
     def has_space(self, topic: str, size_bytes: int) -> bool:
-        """Whether a message of that size may be kept under a topic."""
+        """Whether a message of that size may be retained under a topic."""
         known = self.get(topic)
         if known is None and self._count >= self._messages_max:
             return False
@@ -41,14 +41,14 @@ class RetainedTree:
         return self.size_bytes - freed + size_bytes + _OVERHEAD_BYTES <= self._bytes_max
 
     def get(self, topic: str) -> Incoming | None:
-        """What is kept under exactly that topic."""
+        """The retained message of exactly that topic."""
         node: _Node | None = self._root
         for level in topic.split("/"):
             node = None if node is None else node.children.get(level)
         return None if node is None else node.kept
 
     def keep(self, incoming: Incoming) -> None:
-        """Keep a message in place of the one before; an empty one in place of none."""
+        """Replace the retained message of a topic; an empty one removes it."""
         if not incoming.payload:
             self._drop(incoming.topic)
             return
@@ -63,7 +63,7 @@ class RetainedTree:
         self._count += 1
 
     def match(self, text: str, now_ms: int) -> Iterator[Incoming]:
-        """What is kept under every topic that a filter fits, but for what has expired."""
+        """The retained messages of all topics that match a filter, without expired ones."""
         levels = text.split("/")
         waiting: list[tuple[_Node, int]] = [(self._root, 0)]
         while waiting:
@@ -76,7 +76,7 @@ class RetainedTree:
             if level == "#":
                 yield from _all(node, now_ms, hidden=bool(place))
             elif level == "+":
-                # Reversed, so that what is taken from the end comes in the order of keeping.
+                # Reversed, so that popping from the end yields the order of insertion.
                 for name, child in reversed(node.children.items()):
                     if place or not name.startswith("$"):
                         waiting.append((child, place + 1))
@@ -105,7 +105,7 @@ class RetainedTree:
 
 
 def _all(top: _Node, now_ms: int, *, hidden: bool) -> Iterator[Incoming]:
-    """Everything at and below a node; at the root not what begins with ``$``."""
+    """Everything at and below a node; at the root without topics that start with ``$``."""
     if top.kept is not None and not top.kept.is_expired(now_ms):
         yield top.kept
     below = [node for name, node in top.children.items() if hidden or not name.startswith("$")]

@@ -1,4 +1,4 @@
-"""What all MQTT sessions of a node have to keep to, and where their messages go."""
+"""The limits of MQTT sessions of a node, and the topics that their messages go to."""
 
 from typing import Final
 
@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from mainstem.model.limits import MIB
 
-NEVER_S: Final = 0xFFFF_FFFF  # MQTT's word for a session that does not expire
+NEVER_S: Final = 0xFFFF_FFFF  # MQTT's value for a session that does not expire
 WINDOW_MAX: Final = 65_535
 
 
 class TopicRoute(Struct, frozen=True):
-    """MQTT topics that begin so go to that topic of the log."""
+    """Routes MQTT topics with a prefix to a topic of the log."""
 
     prefix: str
     topic: str
@@ -23,8 +23,8 @@ class MqttSettings(Struct, frozen=True, kw_only=True):
     topic: str = "mqtt"
     routes: tuple[TopicRoute, ...] = ()
     packet_bytes_max: int = 1 * MIB
-    receive_max: int = 1_000  # messages that a client may have unanswered
-    window_max: int = 1_000  # messages that the node has unanswered with a client
+    receive_max: int = 1_000  # unacknowledged messages that a client may have sent
+    window_max: int = 1_000  # unacknowledged messages that the node may have sent to a client
     topic_aliases_max: int = 100
     session_expiry_max_s: int = 7 * 24 * 3600
     sessions_max: int = 100_000
@@ -32,11 +32,11 @@ class MqttSettings(Struct, frozen=True, kw_only=True):
     waiting_max: int = 100_000  # messages that wait for one session
     retained_max: int = 1_000_000
     retained_bytes_max: int = 256 * MIB
-    keep_alive_max_s: int = 0  # 0: as the client likes
+    keep_alive_max_s: int = 0  # 0: no limit
     connect_timeout_ms: int = 30_000
 
     def topic_for(self, name: str) -> str:
-        """The topic of the log that messages under an MQTT name go to: the longest prefix."""
+        """The topic of the log for an MQTT topic: that of the longest matching prefix."""
         found, length = self.topic, -1
         for route in self.routes:
             if len(route.prefix) > length and name.startswith(route.prefix):
@@ -45,5 +45,5 @@ class MqttSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Every topic of the log that MQTT reads, each once."""
+        """All topics of the log that MQTT reads, without duplicates."""
         return tuple(dict.fromkeys([self.topic, *(route.topic for route in self.routes)]))

@@ -1,8 +1,8 @@
-"""Filters of all sessions, matched at once.
+"""The topic filters of all sessions, matched together.
 
-A topic is walked level by level; each level follows the branch of its name and the branch of ``+``,
-and takes what hangs at ``#``. What a topic leads to is remembered until a subscription changes, so
-that a busy topic costs one look-up, however many sessions there are.
+A topic is matched level by level; each level follows the branch of its name and the branch of
+``+``, and collects the subscriptions at ``#``. The result for a topic is cached until a
+subscription changes, so that a busy topic costs one look-up, however many sessions there are.
 """
 
 from typing import Final, Generic, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Granted:
-    """A subscription in force: the filter with its options, and the number its owner gave it."""
+    """An active subscription: the filter with its options, and its subscription identifier."""
 
     __slots__ = ("identifier", "subscription")
 
@@ -30,14 +30,14 @@ class _Node(Generic[T]):
     def __init__(self) -> None:
         self.children: dict[str, _Node[T]] = {}
         self.here: dict[T, Granted] = {}
-        self.rest: dict[T, Granted] = {}  # what a ``#`` below this level has
+        self.rest: dict[T, Granted] = {}  # subscriptions with ``#`` below this level
 
 
 Found = tuple[tuple[T, tuple[Granted, ...]], ...]
 
 
 class SubscriptionTrie(Generic[T]):
-    """Who has subscribed to what."""
+    """Subscriptions of all sessions by topic filter."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -48,9 +48,9 @@ class SubscriptionTrie(Generic[T]):
         return self._count
 
     def add(self, text: str, who: T, granted: Granted) -> bool:
-        """Let a filter find somebody; whether it is new, or took the place of another."""
+        """Add or replace a subscription; returns whether it is new."""
         node, held = self._at(text, grow=True)
-        assert node is not None, "grown where it was not there"
+        assert node is not None, "created if missing"
         is_new = who not in held
         held[who] = granted
         self._count += is_new
@@ -58,7 +58,7 @@ class SubscriptionTrie(Generic[T]):
         return is_new
 
     def discard(self, text: str, who: T) -> bool:
-        """Let a filter find somebody no more; whether it did."""
+        """Remove a subscription; returns whether it existed."""
         node, held = self._at(text, grow=False)
         if node is None or who not in held:
             return False
@@ -69,7 +69,7 @@ class SubscriptionTrie(Generic[T]):
         return True
 
     def match(self, topic: str) -> Found[T]:
-        """Everybody whom the topic reaches, each once, with the subscriptions that fit."""
+        """All subscribers of a topic, each once, with their matching subscriptions."""
         found = self._remembered.get(topic)
         if found is None:
             if len(self._remembered) >= REMEMBERED_MAX:
@@ -81,7 +81,7 @@ class SubscriptionTrie(Generic[T]):
         gathered: dict[T, list[Granted]] = {}
         levels = topic.split("/")
         reached = [self._root]
-        is_hidden = topic.startswith("$")  # no leading wildcard finds it
+        is_hidden = topic.startswith("$")  # not matched by a leading wildcard
         for place, level in enumerate(levels):
             wild = not (is_hidden and not place)
             following: list[_Node[T]] = []
@@ -112,7 +112,7 @@ class SubscriptionTrie(Generic[T]):
         return node, node.rest if has_rest else node.here
 
     def _prune(self, text: str) -> None:
-        """Cut branches that lead nowhere."""
+        """Remove empty branches."""
         levels = text.split("/")
         path: list[tuple[_Node[T], str]] = []
         node = self._root

@@ -1,1 +1,1 @@
-"""The native protocol: queues, exchanges and topics in few words of msgpack."""
+"""The native protocol: queues, exchanges and topics, in msgpack messages."""

@@ -1,8 +1,8 @@
 """Consuming on one connection: subscriptions, credit, settlements.
 
-The queue bounds what may be unsettled (``ConsumerWindow``). Credit that the client grants, or
-has without end, is handed on in portions that fit into ``UNSENT_BYTES``: a client that takes its
-deliveries slowly is not sent more than it takes.
+The queue limits unsettled deliveries (``ConsumerWindow``). Credit that the client grants, or
+unlimited credit, is passed to the queue in portions that fit into ``UNSENT_BYTES``, so that a
+client that reads slowly does not accumulate unsent deliveries.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _REJECTIONS: Final = {
 
 
 class _Subscriber:
-    """One subscription. ``wanted`` is credit of the client that was not handed on yet."""
+    """One subscription. ``wanted`` is credit of the client not yet passed to the queue."""
 
     __slots__ = ("id", "is_open", "lent", "portion", "subscription", "wanted")
 
@@ -76,10 +76,10 @@ class Consuming:
     # Subscriptions
 
     def subscribe(self, word: Subscribe) -> None:
-        """A subscription begins.
+        """Start a subscription.
 
         Raises:
-            MainstemError: it may not, or its number is in use.
+            MainstemError: it is not allowed, or its number is in use.
         """
         link = self._link
         link.permissions.queue(Operation.READ, word.queue)
@@ -111,12 +111,12 @@ class Consuming:
         self._subscribers[word.subscription] = subscriber
 
     def credit(self, word: Credit) -> None:
-        """The client takes more."""
+        """Add credit to a subscription."""
         subscriber = self._found(word.subscription)
         if subscriber.wanted is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                "the subscription does not count credit",
+                "the subscription does not use credit",
                 subject=str(word.subscription),
                 remedy="subscribe with credit",
             )
@@ -124,7 +124,7 @@ class Consuming:
         self._lend(subscriber)
 
     def unsubscribe(self, word: Unsubscribe) -> None:
-        """A subscription ends."""
+        """End a subscription."""
         subscriber = self._found(word.subscription)
         subscriber.is_open = False
         assert subscriber.subscription is not None
@@ -135,7 +135,7 @@ class Consuming:
             subscriber.subscription.close()
 
     def close(self) -> None:
-        """The connection ends: what is unsettled returns to its place."""
+        """End all subscriptions: unsettled messages return to their position in the queue."""
         self._is_closed = True
         self._gets.close()
         for subscriber in self._subscribers.values():
@@ -144,10 +144,10 @@ class Consuming:
                 subscriber.subscription.close()
         self._subscribers.clear()
 
-    # Settlements: numbers that are not held any more are passed over
+    # Settlements: numbers that are no longer held are ignored
 
     def ack(self, word: Ack) -> None:
-        """The client is done with these."""
+        """Acknowledge deliveries."""
         self._settle(word.subscription, word.numbers, ACKNOWLEDGE)
 
     def nack(self, word: Nack) -> None:
@@ -160,7 +160,7 @@ class Consuming:
         self._settle(word.subscription, word.numbers, how)
 
     def reject(self, word: Reject) -> None:
-        """These are not tried again."""
+        """Reject deliveries: they are not delivered again."""
         self._settle(word.subscription, word.numbers, _REJECTIONS[word.reason])
 
     def _settle(self, subscription: int, numbers: Sequence[int], how: Settlement) -> None:
@@ -175,7 +175,7 @@ class Consuming:
 
     def _deliver(self, subscriber: _Subscriber, deliveries: Sequence[Delivery]) -> None:
         if self._is_closed:
-            return  # what the connection had was returned with it
+            return  # unsettled deliveries returned when the connection closed
         size_bytes = 0
         parts: list[WireDelivery] = []
         part_bytes = 0
@@ -203,7 +203,7 @@ class Consuming:
         return self._link.send(0, Deliver(subscription=subscriber.id, deliveries=parts))
 
     def _lend(self, subscriber: _Subscriber) -> None:
-        """Hand credit on, once the client has taken enough of what it was sent."""
+        """Pass credit to the queue, once the client has read enough of what was sent."""
         if self._is_closed or not subscriber.is_open or subscriber.subscription is None:
             return
         if self._link.unsent_bytes() > UNSENT_BYTES:
@@ -219,7 +219,7 @@ class Consuming:
             subscriber.subscription.credit(more)
 
     def _ended(self, subscriber: _Subscriber, error: MainstemError | None) -> None:
-        """The queue is gone, or lost to this node."""
+        """End a subscription: the queue was deleted, or another node serves it."""
         if self._is_closed or not subscriber.is_open:
             return
         subscriber.is_open = False
@@ -231,9 +231,9 @@ class Consuming:
         if word.subscription == GOT or word.subscription in self._subscribers:
             raise InvalidRequest(
                 ErrorCode.DUPLICATE_RESOURCE,
-                "the number of the subscription is in use",
+                "the subscription number is in use",
                 subject=str(word.subscription),
-                remedy="count on from 1",
+                remedy="use the next unused number, from 1",
             )
         if len(self._subscribers) >= self._service.limits.subscriptions_max:
             raise InvalidRequest(ErrorCode.LIMIT_REACHED, "too many subscriptions")

@@ -1,7 +1,7 @@
-"""Messages of the native protocol as our messages, and back.
+"""Converts messages of the native protocol to broker messages and back.
 
-What has a field of its own on the wire is a header with an agreed name in our messages; all other
-headers travel as they are, in their order.
+Properties that have a field on the wire are headers with fixed names in broker messages; all other
+headers are passed unchanged, in order.
 """
 
 from operator import attrgetter
@@ -41,7 +41,7 @@ _NO_PROPERTIES: Final = (None,) * 8
 
 
 def size_of(message: WireMessage) -> int:
-    """About how many bytes a message takes on the wire."""
+    """The approximate size of a message on the wire, in bytes."""
     size = _OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
     for name, value in message.headers:
         size += len(name) + len(value or b"") + 8
@@ -49,12 +49,12 @@ def size_of(message: WireMessage) -> int:
 
 
 def has_properties(wire: WireMessage) -> bool:
-    """Whether a message has more than key, value, headers and time."""
+    """Whether a message has more than key, value, headers and timestamp."""
     return _properties_of(wire) != _NO_PROPERTIES
 
 
 def message_of(wire: WireMessage, key: bytes | None, now_ms: int) -> Message:
-    """The message that a client published."""
+    """Convert a message that a client published."""
     headers = wire.headers
     if _properties_of(wire) != _NO_PROPERTIES:
         headers = [*headers, *_properties(wire, now_ms)]
@@ -63,7 +63,7 @@ def message_of(wire: WireMessage, key: bytes | None, now_ms: int) -> Message:
 
 
 def routing_of(message: Message, key: str, visible_ms: int) -> Routing:
-    """Where a message goes; headers ``CC`` and ``BCC`` are further keys, as with AMQP."""
+    """The routing of a message; headers ``CC`` and ``BCC`` add keys, as in AMQP."""
     if not message.headers:
         return Routing((key,), NO_HEADERS, 0, 0, visible_ms)
     copies = [
@@ -81,7 +81,7 @@ def routing_of(message: Message, key: str, visible_ms: int) -> Routing:
 
 
 def wire_message(message: Message) -> WireMessage:
-    """A message as clients get it."""
+    """Convert a broker message to a wire message."""
     headers = message.headers
     if not headers:
         return WireMessage(value=message.value, key=message.key, timestamp_ms=message.timestamp_ms)
@@ -100,7 +100,7 @@ def wire_message(message: Message) -> WireMessage:
 
 
 def wire_delivery(delivery: Delivery, number: int) -> WireDelivery:
-    """A delivery as clients get it."""
+    """Convert a delivery to a wire delivery."""
     return WireDelivery(
         number=number,
         message=wire_message(delivery.message),
@@ -112,7 +112,7 @@ def wire_delivery(delivery: Delivery, number: int) -> WireDelivery:
 
 
 def browsed_message(browsed: PeekedMessage) -> BrowsedMessage:
-    """A message that was looked at."""
+    """Convert a browsed message to its wire form."""
     return BrowsedMessage(
         sequence=browsed.sequence,
         message=wire_message(browsed.message),

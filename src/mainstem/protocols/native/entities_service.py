@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings: declared, deleted, shown."""
+"""Queues, exchanges and bindings: declare, delete, list, browse, move."""
 
 from functools import partial
 from typing import Any, Final
@@ -32,7 +32,7 @@ _ENUMS: Final[dict[str, Any]] = {"mode": DeliveryMode, "overflow": Overflow}
 
 
 class Entities:
-    """What one connection does with them."""
+    """Serves the requests of one connection about queues, exchanges and bindings."""
 
     def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
@@ -42,7 +42,7 @@ class Entities:
     # Queues
 
     async def declare_queue(self, word: requests.DeclareQueue) -> answers.QueueStatus:
-        """Let a queue be there, or look whether it is."""
+        """Declare a queue, or with ``passive`` check that it exists."""
         link, queues = self._link, self._queues
         if word.passive:
             link.permissions.queue(Operation.DESCRIBE, word.name)
@@ -70,7 +70,7 @@ class Entities:
         )
 
     async def delete_queue(self, word: requests.DeleteQueue) -> answers.Counted:
-        """Take a queue away."""
+        """Delete a queue."""
         link = self._link
         link.permissions.queue(Operation.DELETE, word.name)
         gone = await self._queues.delete_queue(
@@ -83,14 +83,14 @@ class Entities:
         return answers.Counted(messages=gone)
 
     async def purge_queue(self, word: requests.PurgeQueue) -> answers.Counted:
-        """Drop what is in nobody's hands."""
+        """Delete all messages except unsettled deliveries."""
         link = self._link
         link.permissions.queue(Operation.READ, word.name)
         gone = await self._queues.purge_queue(link.namespace, word.name, connection=link.connection)
         return answers.Counted(messages=gone)
 
     async def list_queues(self, _: requests.ListQueues) -> answers.QueueList:
-        """Every queue that the client may see."""
+        """List the queues that the client may see."""
         sees = self._link.permissions.sees_queue
         found = self._queues.admin.queues(self._link.namespace)
         return answers.QueueList(queues=[_queue_info(view) for view in found if sees(view.name)])
@@ -102,7 +102,7 @@ class Entities:
         return answers.QueueList(queues=[_queue_info(view)])
 
     async def browse_queue(self, word: requests.BrowseQueue) -> answers.BrowsedList:
-        """Messages where they stand."""
+        """Return messages without delivering them."""
         self._link.permissions.queue(Operation.READ, word.name)
         found = await self._queues.admin.browse(
             self._link.namespace, word.name, start=word.start, limit=word.limit
@@ -118,10 +118,10 @@ class Entities:
         return answers.BrowsedList(messages=shown)
 
     async def move_messages(self, word: requests.MoveMessages) -> answers.Counted:
-        """Publish messages of a queue elsewhere."""
+        """Move messages of a queue to another queue."""
         link = self._link
         link.permissions.queue(Operation.READ, word.name)
-        # Without a destination the messages go where their own history says: anywhere.
+        # Without a destination the history of each message decides: it may be any queue.
         link.permissions.queue(Operation.WRITE, "*" if word.to is None else word.to)
         move = partial(self._queues.admin.move, link.namespace, word.name)
         return answers.Counted(messages=await move(destination=word.to, limit=word.limit))
@@ -129,7 +129,7 @@ class Entities:
     # Exchanges
 
     async def declare_exchange(self, word: requests.DeclareExchange) -> Ok:
-        """Let an exchange be there, or look whether it is."""
+        """Declare an exchange, or with ``passive`` check that it exists."""
         link = self._link
         need = Operation.DESCRIBE if word.passive else Operation.CREATE
         link.permissions.exchange(need, word.name)
@@ -150,7 +150,7 @@ class Entities:
         return Ok()
 
     async def delete_exchange(self, word: requests.DeleteExchange) -> Ok:
-        """Take an exchange away."""
+        """Delete an exchange."""
         self._link.permissions.exchange(Operation.DELETE, word.name)
         await self._queues.delete_exchange(
             self._link.namespace, word.name, if_unused=word.if_unused
@@ -158,7 +158,7 @@ class Entities:
         return Ok()
 
     async def list_exchanges(self, _: requests.ListExchanges) -> answers.ExchangeList:
-        """Every exchange that the client may see."""
+        """List the exchanges that the client may see."""
         sees = self._link.permissions.sees_exchange
         found = self._queues.admin.exchanges(self._link.namespace)
         shown = [_exchange_info(view) for view in found if sees(view.exchange.name)]
@@ -167,7 +167,7 @@ class Entities:
     # Bindings
 
     async def bind(self, word: requests.Bind) -> Ok:
-        """Let messages go somewhere from now on."""
+        """Create a binding."""
         binding = self._binding(word)
         await self._queues.bind(self._link.namespace, binding, connection=self._link.connection)
         return Ok()
@@ -179,7 +179,7 @@ class Entities:
         return Ok()
 
     async def list_bindings(self, _: requests.ListBindings) -> answers.BindingList:
-        """Every binding between what the client may see."""
+        """List the bindings whose both ends the client may see."""
         sees = self._link.permissions.sees_exchange
         found = self._queues.admin.bindings(self._link.namespace)
         shown = [_binding_info(view) for view in found if sees(view.binding.source)]
@@ -202,10 +202,10 @@ class Entities:
 
 
 def settings_of(wire: WireQueueSettings, *, is_plain: bool) -> QueueSettings:
-    """What a declaration asks for.
+    """The queue settings of a declaration.
 
     Raises:
-        InvalidRequest: a word that is not known.
+        InvalidRequest: a value is unknown.
     """
     given = {name: value for name, value in asdict(wire).items() if value is not None}
     for name, kind in _ENUMS.items():
@@ -235,7 +235,7 @@ def _kind(name: str) -> ExchangeKind:
 
 def _queue_info(view: QueueView) -> answers.QueueInfo:
     settings = asdict(view.settings)
-    del settings["queue_type"]  # a word of AMQP, which means nothing here
+    del settings["queue_type"]  # an AMQP argument without meaning here
     for name in _ENUMS:
         settings[name] = str(settings[name])
     return answers.QueueInfo(

@@ -1,4 +1,4 @@
-"""Our errors as native clients see them: the code by its name, cause, object, remedy."""
+"""Broker errors as native clients see them: name of the code, cause, subject, remedy."""
 
 from mainstem.model.errors import MainstemError
 from mainstem.wire.native.words import Error
@@ -7,9 +7,9 @@ TEXT_LENGTH_MAX = 500
 
 
 def error_of(error: BaseException | None) -> Error:
-    """What a client is told; of what went wrong inside only that it did."""
+    """The error for a client; internal errors are reported without details."""
     if not isinstance(error, MainstemError):
-        return Error(code="INTERNAL", cause="the node failed; its log says how")
+        return Error(code="INTERNAL", cause="internal error; see the log of the node")
     return Error(
         code=error.code.name,
         cause=error.cause[:TEXT_LENGTH_MAX],

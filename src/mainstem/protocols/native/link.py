@@ -1,4 +1,4 @@
-"""What the parts of a native session see of their connection and of the node."""
+"""What the parts of a native session use of their connection and of the node."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,13 +16,13 @@ from mainstem.wire.native.words import Word
 
 HEARTBEAT_MS: Final = 30_000
 REQUESTS_OPEN_MAX: Final = 1_000
-# Messages that were published and are not settled yet.
+# Published messages that are not settled yet.
 PUBLISHED_OPEN_MAX: Final = 100_000
 SUBSCRIPTIONS_MAX: Final = 10_000
 
 
 class NativeLimits(Struct, frozen=True, kw_only=True):
-    """What holds for every connection."""
+    """Limits of every connection."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     heartbeat_ms: int = HEARTBEAT_MS
@@ -32,7 +32,7 @@ class NativeLimits(Struct, frozen=True, kw_only=True):
 
 
 class NativeService(Struct, frozen=True, kw_only=True):
-    """What all native sessions of a node share. ``new_name`` gives names that nobody guesses."""
+    """What all native sessions of a node share. ``new_name`` returns unguessable names."""
 
     broker: Broker
     clock: Clock
@@ -44,16 +44,16 @@ class NativeService(Struct, frozen=True, kw_only=True):
 
 
 class NativeConnectionLink(Struct, frozen=True, kw_only=True):
-    """One connection that is in, as its parts see it."""
+    """One authenticated connection, as the parts of its session use it."""
 
     namespace: str
-    connection: str  # a name that no other connection of the cluster has
+    connection: str  # a name that is unique in the cluster
     permissions: ClientPermissions
     runner: Runner
-    send: Callable[[int, Word], int]  # one word, by its number; the bytes that it takes
-    send_body: Callable[[int, bytes], int]  # the same of a word that is written already
-    send_to_all: Callable[[Sequence[int], bytes], None]  # one short word as the answer to many
-    unsent_bytes: Callable[[], int]  # what the client has not taken yet
-    is_limited: Callable[[], bool]  # whether there is any quota at all
-    charge: Callable[[str, int], int]  # count what is used of a limited good; ms to wait
-    backpressure: Backpressure  # keeps what is read of the client within bounds
+    send: Callable[[int, Word], int]  # one message, as response to a number; returns its bytes
+    send_body: Callable[[int, bytes], int]  # the same for an encoded message
+    send_to_all: Callable[[Sequence[int], bytes], None]  # one short message as the response to many
+    unsent_bytes: Callable[[], int]  # queued for the client
+    is_limited: Callable[[], bool]  # whether any quota is set
+    charge: Callable[[str, int], int]  # charge a quota; returns ms to wait
+    backpressure: Backpressure  # pauses reading from the client

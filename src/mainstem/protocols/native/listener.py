@@ -1,4 +1,4 @@
-"""Native sessions on real connections: what takes time runs as tasks of the node's loop."""
+"""The native listener: sessions on real connections, with work run as event loop tasks."""
 
 import asyncio
 from typing import Final
@@ -17,12 +17,12 @@ QUIET_S_MAX: Final = 5.0
 
 
 class NativeListener(Listener):
-    """A listener that says goodbye and lets its clients finish before it closes."""
+    """A listener that sends ``goodbye`` and lets clients finish before it closes."""
 
     def __init__(
         self,
         service: NativeService,
-        entrance: ListenerPolicy,
+        policy: ListenerPolicy,
         *,
         connections_max: int,
         buffers: Buffers,
@@ -35,24 +35,24 @@ class NativeListener(Listener):
             buffers=buffers,
             metrics=service.metrics,
         )
-        self.refuses = entrance.refuses
-        self.login_timeout_ms = entrance.login_timeout_ms
+        self.refuses = policy.refuses
+        self.login_timeout_ms = policy.login_timeout_ms
         self._service = service
-        self._entrance = entrance
+        self._policy = policy
         self._runner = LoopRunner("a native request", (MainstemError,))
 
     def _session(self, connection: Connection) -> NativeSession:
-        entrance = self._entrance
+        policy = self._policy
         return NativeSession(
             connection,
-            entrance.arrival(*connection.peer, connection.tls_object),
-            entrance,
+            policy.arrival(*connection.peer, connection.tls_object),
+            policy,
             self._service,
             self._runner,
         )
 
     async def leave(self, grace_s: float) -> None:
-        """Accept no more, tell every client, and wait until nobody is owed an answer."""
+        """Stop accepting, notify every client, and wait until no response is pending."""
         await self.stop()
         sessions = [
             connection.session
@@ -63,6 +63,6 @@ class NativeListener(Listener):
             session.send_goodbye(round(grace_s * 1000))
         loop = asyncio.get_running_loop()
         until = loop.time() + min(grace_s, QUIET_S_MAX)
-        # A node stops once: sessions need not know how to tell that they are done.
+        # Polled, since this runs once: sessions need no callback for it.
         while loop.time() < until and any(session.is_busy for session in sessions):  # noqa: ASYNC110
             await asyncio.sleep(QUIET_CHECK_S)

@@ -2,9 +2,9 @@
 
     connect (mechanism, response) ── (challenge ── respond)* ── connected
 
-A listener that asks for no login takes whatever a client brings and looks at none of it; it knows
-its clients as nobody in particular. A certificate that names a user is the login of those who
-bring no other (mechanism empty, or EXTERNAL).
+A listener that requires no login ignores mechanism and response; its clients are the anonymous
+principal. A certificate that names a user is the login of a client that sends no other (mechanism
+empty, or EXTERNAL).
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LoginStep(Struct, frozen=True):
-    """What the client is told, and who it is once that is known."""
+    """The server's SASL data, and the identity once the login has succeeded."""
 
     data: bytes
     identity: Identity | None
@@ -30,40 +30,40 @@ class LoginStep(Struct, frozen=True):
 class Login:
     """Authenticates one native connection."""
 
-    def __init__(self, security: Security, arrival: IncomingConnection) -> None:
+    def __init__(self, security: Security, incoming: IncomingConnection) -> None:
         self._security = security
-        self._arrival = arrival
+        self._incoming = incoming
         self._exchange: SaslExchange | None = None
 
     async def begin(self, mechanism: str, response: bytes) -> LoginStep:
-        """The client has chosen how to show who it is.
+        """Start a login with a mechanism and its initial response.
 
         Raises:
-            InvalidRequest: the mechanism is not served, or the login failed.
+            InvalidRequest: the mechanism is not supported, or the login failed.
         """
-        arrival = self._arrival
-        if not arrival.asks:
+        incoming = self._incoming
+        if not incoming.asks:
             return LoginStep(b"", NOBODY)
         logins = self._security.logins
-        if arrival.certificate is not None and mechanism in ("", EXTERNAL):
-            return LoginStep(b"", logins.succeeded(arrival.certificate, arrival.address))
-        if mechanism not in arrival.mechanisms or mechanism == EXTERNAL:
-            cause = f"{mechanism[:40]!r} is not served" if mechanism else "a login is asked for"
+        if incoming.certificate is not None and mechanism in ("", EXTERNAL):
+            return LoginStep(b"", logins.succeeded(incoming.certificate, incoming.address))
+        if mechanism not in incoming.mechanisms or mechanism == EXTERNAL:
+            cause = f"{mechanism[:40]!r} is not supported" if mechanism else "a login is required"
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_MECHANISM if mechanism else ErrorCode.AUTHENTICATION_FAILED,
                 cause,
-                remedy=f"log in with one of {', '.join(arrival.mechanisms)}",
+                remedy=f"log in with one of {', '.join(incoming.mechanisms)}",
             )
-        self._exchange = logins.begin(mechanism, arrival.address)
+        self._exchange = logins.begin(mechanism, incoming.address)
         return await self.go_on(response)
 
     async def go_on(self, response: bytes) -> LoginStep:
-        """The client's next word.
+        """Continue a login with the client's next response.
 
         Raises:
             InvalidRequest: the login failed.
         """
         if self._exchange is None:
-            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "no login is under way")
+            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "no login is in progress")
         data, identity = await self._exchange.respond(response)
         return LoginStep(data, identity)

@@ -1,4 +1,4 @@
-"""Words of one native connection on their way out."""
+"""Outgoing messages of one native connection."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ _pack_head = HEAD.pack
 
 
 class NativeOutgoing:
-    """Writes words as frames into the batch that leaves at the end of the turn."""
+    """Encodes messages as frames into the batch that is sent at the end of the loop iteration."""
 
     def __init__(self, batch: SendBatch) -> None:
         self._write = batch.write
@@ -20,15 +20,15 @@ class NativeOutgoing:
         self.compression = NONE
 
     def send(self, number: int, word: Word) -> int:
-        """Send one word; how many bytes it takes."""
+        """Send one message; returns its size in bytes."""
         return self._write(frame(number, encode(word), self.compression))
 
     def send_body(self, number: int, body: bytes) -> int:
-        """The same of a word that is written already."""
+        """Send an encoded message; returns its size in bytes."""
         return self._write(frame(number, body, self.compression))
 
     def send_to_all(self, numbers: Sequence[int], body: bytes) -> None:
-        """The same short word as the answer to many."""
+        """Send the same short message as the response to many requests."""
         length = COUNTED_BYTES + len(body)
         frames = [_pack_head(length, NONE, number) + body for number in numbers]
         self._write_all(frames, len(numbers) * (LENGTH_BYTES + length))

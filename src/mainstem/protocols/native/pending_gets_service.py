@@ -1,4 +1,4 @@
-"""Single messages that a client asked for, held until it settles them."""
+"""Messages fetched by single gets, held until the client settles them."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from mainstem.wire.native.requests import Get
 
 
 class PendingGets:
-    """Those of one connection, numbered in their order."""
+    """The unsettled gets of one connection, numbered in order."""
 
     def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
@@ -23,7 +23,7 @@ class PendingGets:
         self._is_closed = False
 
     async def get(self, word: Get) -> Got:
-        """One message, if one is ready."""
+        """Fetch one message, if one is ready."""
         link = self._link
         link.permissions.queue(Operation.READ, word.queue)
         if len(self._held) >= DELIVERIES_UNSETTLED_PER_CHANNEL_MAX:
@@ -43,13 +43,13 @@ class PendingGets:
         return Got(delivery=wire_delivery(delivery, self._last), left=left)
 
     def settle(self, numbers: Sequence[int], how: Settlement) -> None:
-        """Messages end; numbers that are not held any more are passed over."""
+        """Settle messages; numbers that are no longer held are ignored."""
         for number in numbers:
             held = self._held.pop(number, None)
             if held is not None:
                 held[0].settle((held[1],), how)
 
     def close(self) -> None:
-        """The connection ends: what is held returns to its place."""
+        """Return all held messages to their position in the queue."""
         self._is_closed = True
         self.settle(list(self._held), RELEASE)

@@ -1,9 +1,9 @@
-"""Publishes that differ in nothing but the value: looked at once, then taken as they come.
+"""Publish frames that differ only in the value: decoded once, then recognised by their bytes.
 
-    head │ before │ value │ after        the same before, after and length: the same word
+    head │ before │ value │ after        same before, after and length: the same request
 
-Pure. A client that publishes one message after the other sends such frames by the hundred. Whether
-the value is where it is thought to be is certain: its bytes occur once in the body that was read.
+Pure. A client that publishes single messages sends hundreds of such frames. The position of the
+value is unambiguous: its bytes occur exactly once in the decoded body.
 """
 
 from typing import Any, Final
@@ -13,13 +13,13 @@ from mainstem.wire.native.frames import HEAD, HEAD_BYTES, LENGTH_BYTES, NONE
 from mainstem.wire.native.requests import Publish
 
 RUN_MAX: Final = 1_000
-_VALUE_BYTES_MIN: Final = 8  # shorter ones may well occur twice
+_VALUE_BYTES_MIN: Final = 8  # shorter values are likely to occur twice
 
 _head_at = HEAD.unpack_from
 
 
 class PublishShape:
-    """What the frames of a run have in common; ``length`` is what their heads say."""
+    """What the frames of a run have in common; ``length`` is that of their heads."""
 
     __slots__ = ("_after", "_before", "length", "word")
 
@@ -32,7 +32,7 @@ class PublishShape:
     def take(
         self, buf: bytearray, view: memoryview, start: int, until: int
     ) -> tuple[list[int], list[bytes]]:
-        """The numbers and values of the frames from ``start`` on that are like this."""
+        """Numbers and values of the frames from ``start`` on that have this shape."""
         length, before, after = self.length, self._before, self._after
         step = LENGTH_BYTES + length
         first, last = HEAD_BYTES + len(before), step - len(after)
@@ -55,12 +55,12 @@ class PublishShape:
         return numbers, values
 
     def bytes_of(self, count: int) -> int:
-        """How much so many frames take."""
+        """The size of ``count`` frames in bytes."""
         return count * (LENGTH_BYTES + self.length)
 
 
 def shape_of(length: int, body: Any, word: Publish) -> PublishShape | None:
-    """The shape of a frame of which more may come; None where it is not so plain."""
+    """The shape of a frame, for recognising similar ones; None if it is not that simple."""
     if len(word.messages) != 1 or word.key is None or word.durability == "none":
         return None
     message = word.messages[0]

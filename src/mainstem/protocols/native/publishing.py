@@ -1,10 +1,10 @@
-"""Publishing on one connection: batches in, one answer for each.
+"""Publishing on one connection: one response for each batch.
 
     publish ─▶ rights ─▶ Publisher ──settled──▶ published: how many are stored, which are not
 
-Batches are answered as soon as their last message is settled, not necessarily in their order. Of a
-queue that makes its publishers wait the client is told (``flow``); it may go on to consume and to
-settle meanwhile, and what it publishes nevertheless waits within the queue's own limit.
+A batch is answered as soon as its last message is settled, not necessarily in order. When a queue
+makes its publishers wait, the client gets ``flow``; it may continue to consume and settle, and what
+it still publishes waits within the limit of the queue.
 """
 
 from collections.abc import Sequence
@@ -40,12 +40,12 @@ class _Batch:
         self.first = first
         self.left = count
         self.stored = 0
-        # Most batches have neither; lists that nobody fills would keep the collector busy.
+        # Most batches have neither; empty lists would cost garbage collection.
         self.unrouted: list[int] | None = None
         self.refused: list[Refused] | None = None
 
     def answer(self) -> bytes:
-        """What the client is told."""
+        """The encoded response."""
         if self.unrouted is None and self.refused is None:
             return _ALL_STORED[self.stored]
         answer = Published(
@@ -54,20 +54,20 @@ class _Batch:
         return encode(answer)
 
     def refuse(self, place: int, error: MainstemError | None) -> None:
-        """One was not stored."""
+        """Record that a message was not stored."""
         if self.refused is None:
             self.refused = []
         self.refused.append(Refused(place, error_of(error)))
 
     def mark_unrouted(self, place: int) -> None:
-        """One reached no queue."""
+        """Record that a message was routed to no queue."""
         if self.unrouted is None:
             self.unrouted = []
         self.unrouted.append(place)
 
 
 class Publishing:
-    """Publishes batches of one connection and answers each."""
+    """Publishes the batches of one connection and responds to each."""
 
     def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
@@ -75,21 +75,21 @@ class Publishing:
         queues = service.broker.queues
         self._publisher = queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
-        # By token; of one that came in a run only the number of its frame is kept.
+        # By token; for a message of a run only the number of its frame.
         self._owed: dict[int, _Batch | int] = {}
         self._owed_max = service.limits.published_open_max
         self._is_full = False
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a response is pending."""
         return bool(self._owed)
 
     def publish(self, number: int, word: Publish) -> None:
-        """A batch came.
+        """Publish a batch.
 
         Raises:
-            MainstemError: the whole of it is refused, nothing is stored.
+            MainstemError: the whole batch is refused, nothing is stored.
         """
         keys = self._keys(word)
         now_ms = self._clock.wall_ms()
@@ -120,13 +120,13 @@ class Publishing:
             self._fill(is_full=True)
 
     def publish_run(self, word: Publish, numbers: Sequence[int], values: Sequence[bytes]) -> None:
-        """Publishes came, one message each, that differ in nothing but number and value.
+        """Publish a run of frames with one message each that differ only in number and value.
 
         Raises:
             MainstemError: all of them are refused, nothing is stored.
         """
         key, owed = word.key, self._owed
-        assert key is not None, "else it has no shape"
+        assert key is not None, "frames without a key have no shape"
         self._keys(word)
         now_ms = self._clock.wall_ms()
         first = self._token + 1
@@ -148,12 +148,12 @@ class Publishing:
             self._fill(is_full=True)
 
     def close(self) -> None:
-        """The connection ends; what it published goes on."""
+        """Stop sending responses; published messages are still stored."""
         self._owed.clear()
         self._publisher.close()
 
     def _keys(self, word: Publish) -> list[str]:
-        """The routing key of each message, once all are seen to be allowed."""
+        """The routing key of each message; raises unless all are allowed."""
         permissions, exchange = self._link.permissions, word.exchange
         key, messages = word.key, word.messages
         if key is not None and not _has_keys(messages):
@@ -213,7 +213,7 @@ class Publishing:
             self._link.send_body(batch.number, batch.answer())
 
     def _fill(self, *, is_full: bool) -> None:
-        """Read no more while so much is not settled."""
+        """Pause reading while too many messages are not settled."""
         self._is_full = is_full
         self._link.backpressure.put(REASON, is_on=is_full)
 
@@ -233,14 +233,16 @@ def _key(wire: WireMessage, word: Publish) -> str:
             return wire.key.decode()
         except UnicodeDecodeError:
             raise InvalidRequest(
-                ErrorCode.INVALID_ARGUMENT, "the key of a published message is text", subject="key"
+                ErrorCode.INVALID_ARGUMENT,
+                "the key of a published message must be text",
+                subject="key",
             ) from None
     if word.key is None and word.exchange == DEFAULT_EXCHANGE:
         raise InvalidRequest(
             ErrorCode.INVALID_ARGUMENT,
             "a message for the default exchange needs the name of a queue as its key",
             subject="key",
-            remedy="say key, or an exchange",
+            remedy="set key or exchange",
         )
     return word.key or ""
 

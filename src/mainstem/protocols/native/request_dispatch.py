@@ -1,8 +1,8 @@
-"""What a client that is in says, and who sees to it.
+"""Dispatches the requests of an authenticated client to their handlers.
 
-Words that take no time are served at once, in their order. Others run side by side: a client that
-wants one thing after another waits for the answer. So many may be open at a time; then nothing more
-is read until some are answered.
+Requests that do not wait are served at once, in order. Others run concurrently: a client that needs
+an order waits for the response. The number of open requests is limited; at the limit, reading is
+paused until some are answered.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -71,11 +71,11 @@ class RequestDispatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is owed."""
+        """Whether a response is pending."""
         return self._open > 0 or self._publishing.is_busy
 
     def serve(self, number: int, word: Word) -> None:
-        """See to one word."""
+        """Serve one request."""
         try:
             if type(word) is requests.Publish:
                 self._publishing.publish(number, word)
@@ -87,7 +87,7 @@ class RequestDispatcher:
     def publish_run(
         self, word: requests.Publish, numbers: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """See to many publishes that differ in nothing but their numbers and values."""
+        """Serve a run of publishes that differ only in numbers and values."""
         try:
             self._publishing.publish_run(word, numbers, values)
         except MainstemError as error:
@@ -95,7 +95,7 @@ class RequestDispatcher:
                 self._link.send(number, error_of(error))
 
     def close(self) -> None:
-        """The connection ends: deliveries return, exclusive queues go."""
+        """Return unsettled deliveries and delete exclusive queues: the connection ends."""
         self._is_over = True
         self._publishing.close()
         self._consuming.close()
@@ -117,7 +117,7 @@ class RequestDispatcher:
         elif isinstance(word, requests.Ping):
             self._link.send(number, Pong())
         else:
-            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the client is in already")
+            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the client is already logged in")
 
     def _done(self, number: int, answer: Word | None, error: BaseException | None) -> None:
         if self._open == self._service.limits.requests_open_max:

@@ -1,10 +1,10 @@
-"""One native connection: bytes in, the login, words to whom they concern, silence, the end.
+"""One native connection: frames, login, dispatch of requests, heartbeats, close.
 
     connect ─▶ (challenge ─ respond)* ─▶ connected ─▶ publish, subscribe, … ─▶ goodbye
 
-Pure: whatever takes time is handed to the runner. Before it is in, a client may send small frames
-only, and nothing is kept for it. A frame that is none ends the connection, with a word why; a body
-that is not understood is answered as such, since the next frame may well be.
+Pure: asynchronous work is passed to the runner. Before login a client may send only small frames,
+and nothing is buffered for it. A malformed frame ends the connection, with a ``goodbye`` that has
+the reason; an invalid body is answered with an error, since the next frame can still be read.
 """
 
 import logging
@@ -52,7 +52,7 @@ _head_at = HEAD.unpack_from
 
 
 class NativeConnectionState(IntEnum):
-    """How far a connection is."""
+    """The state of a connection."""
 
     NEW = auto()
     CHECKING = auto()
@@ -68,18 +68,18 @@ class NativeSession:
     def __init__(
         self,
         sender: BufferingSender,
-        arrival: IncomingConnection,
-        entrance: ListenerPolicy,
+        incoming: IncomingConnection,
+        policy: ListenerPolicy,
         service: NativeService,
         runner: Runner,
     ) -> None:
         self._sender = sender
-        self._arrival = arrival
-        self._entrance = entrance
+        self._incoming = incoming
+        self._policy = policy
         self._service = service
         self._runner = runner
         self._out = NativeOutgoing(SendBatch(sender, runner.soon))
-        self._login = Login(entrance.security, arrival)
+        self._login = Login(policy.security, incoming)
         self._state = NativeConnectionState.NEW
         self._limit_bytes = LOGIN_FRAME_BYTES_MAX
         self._compression = NONE
@@ -89,23 +89,23 @@ class NativeSession:
         self._backpressure = Backpressure(sender, runner)
         self._has_received = True
         self._silent = 0
-        self._shape: PublishShape | None = None  # of publishes that come one after the other
+        self._shape: PublishShape | None = None  # of consecutive publishes
         self._heartbeat_ms = service.limits.heartbeat_ms
 
     @property
     def is_in(self) -> bool:
-        """Whether the client is through with the login."""
+        """Whether the client has logged in."""
         return self._state >= NativeConnectionState.RUNNING
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is owed."""
+        """Whether a response is pending."""
         return self._conversation is not None and self._conversation.is_busy
 
     # Bytes
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        """Serve the whole frames in ``buf[start:until]``; how far, and what the next one needs."""
+        """Serve whole frames of ``buf[start:until]``; (position, bytes the next frame needs)."""
         self._has_received = True
         need = HEAD_BYTES
         try:
@@ -141,7 +141,7 @@ class NativeSession:
             else:
                 self._serve(number, word)
                 if length == last and type(word) is Publish and not flags:
-                    # The second of one length: more of them may follow.
+                    # The second publish of this length: more are likely to follow.
                     self._shape = shape_of(length, body, word)
             start, last = end, length
         return start, HEAD_BYTES
@@ -149,7 +149,7 @@ class NativeSession:
     def _take_run(
         self, shape: PublishShape, buf: bytearray, view: memoryview, start: int, until: int
     ) -> int:
-        """Publish what comes in frames of one shape; how many bytes they took."""
+        """Publish a run of frames of one shape; returns their size in bytes."""
         numbers, values = shape.take(buf, view, start, until)
         if numbers and self._conversation is not None:
             self._conversation.publish_run(shape.word, numbers, values)
@@ -157,7 +157,7 @@ class NativeSession:
         return 0
 
     def _not_understood(self, number: int, cause: str) -> None:
-        error = InvalidRequest(ErrorCode.INVALID_REQUEST, f"not understood: {cause}")
+        error = InvalidRequest(ErrorCode.INVALID_REQUEST, f"invalid request: {cause}")
         if self._state is NativeConnectionState.RUNNING:
             self._out.send(number, error_of(error))
         else:
@@ -172,15 +172,17 @@ class NativeSession:
             self._number = number
             self._check(self._login.go_on(word.data))
         else:
-            self.end(InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the first word is connect"))
+            self.end(
+                InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the first request must be connect")
+            )
 
-    # Coming in
+    # Login
 
     def _greet(self, number: int, word: Connect) -> None:
         if word.version < PROTOCOL_VERSION:
             self.end(
                 InvalidRequest(
-                    ErrorCode.UNSUPPORTED_VERSION, f"version {PROTOCOL_VERSION} is spoken here"
+                    ErrorCode.UNSUPPORTED_VERSION, f"version {PROTOCOL_VERSION} is required"
                 )
             )
             return
@@ -203,7 +205,7 @@ class NativeSession:
             self._open(step.identity, step.data)
 
     def _open(self, identity: Identity, data: bytes) -> None:
-        """Queues may have to be loaded before anybody can use them."""
+        """Wait until the queues are loaded, then accept requests."""
         self._state = NativeConnectionState.OPENING
 
         def ready(_: object, error: BaseException | None) -> None:
@@ -240,16 +242,16 @@ class NativeSession:
                 data=data,
             ),
         )
-        # The word that tells about compression is itself not compressed.
+        # The message that announces the compression is itself not compressed.
         self._out.compression = self._compression
         self._runner.later(self._heartbeat_ms, self._listen)
-        over = InvalidRequest(ErrorCode.TOKEN_EXPIRED, "the login is over")
+        over = InvalidRequest(ErrorCode.TOKEN_EXPIRED, "the login has expired")
         LoginExpiry(self._runner, service.clock, lambda: self.end(over)).note(identity)
 
     def _link(self, identity: Identity) -> NativeConnectionLink:
-        arrival, word, security = self._arrival, self._connect, self._entrance.security
-        meter = security.quotas.meter(identity.principal.name, word.client, arrival.address)
-        rights = self._entrance.rights(identity, arrival)
+        incoming, word, security = self._incoming, self._connect, self._policy.security
+        meter = security.quotas.meter(identity.principal.name, word.client, incoming.address)
+        rights = self._policy.rights(identity, incoming)
         return NativeConnectionLink(
             namespace=word.namespace,
             connection=self._service.new_name(),
@@ -265,25 +267,25 @@ class NativeSession:
         )
 
     def _refuse(self, error: BaseException | None) -> None:
-        """No way in; the client learns why, and the connection ends."""
+        """Refuse the login with an error and close the connection."""
         self._out.send(self._number, error_of(error))
         self._finish()
 
-    # Silence, waiting, the end
+    # Heartbeats and close
 
     def _listen(self) -> None:
-        """Find out whether the client is still there."""
+        """End the connection if the client has sent nothing for too long."""
         if self._state is not NativeConnectionState.RUNNING:
             return
         self._silent = 0 if self._has_received or self._backpressure.is_on else self._silent + 1
         self._has_received = False
         if self._silent >= MISSED_MAX:
-            self.end(Unavailable(ErrorCode.TIMED_OUT, "nothing was heard of the client"))
+            self.end(Unavailable(ErrorCode.TIMED_OUT, "no heartbeat from the client"))
         else:
             self._runner.later(self._heartbeat_ms, self._listen)
 
     def send_goodbye(self, grace_ms: int) -> None:
-        """The node stops soon: the client is told, and may finish."""
+        """Notify the client that the node stops soon, so that it can finish."""
         if self._state is NativeConnectionState.RUNNING:
             leaving = Unavailable(
                 ErrorCode.SHUTTING_DOWN, "the node is shutting down", remedy="connect again"
@@ -292,16 +294,16 @@ class NativeSession:
             self._out.flush()
 
     def end(self, error: MainstemError) -> None:
-        """Tell the client why, and end the connection."""
+        """Send the reason to the client and close the connection."""
         if self._state is NativeConnectionState.DONE:
             return
-        peer = self._arrival
-        log.info("native connection %s:%d ends: %s", peer.address, peer.port, error.cause)
+        peer = self._incoming
+        log.info("native connection %s:%d closed: %s", peer.address, peer.port, error.cause)
         self._out.send(0, Goodbye(error=error_of(error)))
         self._finish()
 
     def closed(self) -> None:
-        """The connection is gone: its deliveries return, its exclusive queues go."""
+        """Return unsettled deliveries and delete exclusive queues: the connection is closed."""
         self._state = NativeConnectionState.DONE
         if self._conversation is not None:
             conversation, self._conversation = self._conversation, None

@@ -1,4 +1,4 @@
-"""Topics over the native protocol: made, deleted, shown, appended to and read."""
+"""Topics over the native protocol: create, delete, list, append, read."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -25,18 +25,18 @@ PLAIN_BYTES_MAX: Final = 32 << 20
 BATCH_BYTES: Final = 512 * KIB
 EARLIEST: Final = -2
 LATEST: Final = -1
-# A read follows its partition to so many other writers, and pauses before each.
+# A read follows its partition to at most this many other writers, and pauses before each.
 WRITER_CHANGES_MAX: Final = 5
 PAUSE_S: Final = 0.05
 _MOVED: Final = frozenset({ErrorCode.NOT_WRITER, ErrorCode.WRITER_UNAVAILABLE, ErrorCode.TIMED_OUT})
-_RECORD_BYTES: Final = 200  # what a record takes besides, most headers included
+_RECORD_BYTES: Final = 200  # overhead of a record, including most headers
 
-# A partition and the places of the messages that go there.
+# A partition and the indexes of its messages in the request.
 Part = tuple[int, list[int]]
 
 
 class NativeTopics:
-    """What one connection does with topics."""
+    """Serves the topic requests of one connection."""
 
     def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
         self._link = link
@@ -59,14 +59,14 @@ class NativeTopics:
         return Ok()
 
     async def delete_topic(self, word: requests.DeleteTopic) -> Ok:
-        """A topic and its records go."""
+        """Delete a topic and its records."""
         self._link.permissions.topic(Operation.DELETE, word.name)
         _refuse_internal(word.name)
         await self._broker.topics.delete(word.name)
         return Ok()
 
     async def list_topics(self, _: requests.ListTopics) -> answers.TopicList:
-        """Every topic that the client may see."""
+        """List the topics that the client may see."""
         sees = self._link.permissions.sees_topic
         shown = [
             answers.WireTopic(
@@ -78,7 +78,7 @@ class NativeTopics:
         return answers.TopicList(topics=shown)
 
     async def append(self, word: requests.Append) -> answers.Appended:
-        """Store messages in a topic, by their keys or where the client says."""
+        """Store messages in a topic, in the named partition or by their keys."""
         topic = await self._topic_to_write(word.topic)
         now_ms = self._clock.wall_ms()
         messages = [message_of(wire, wire.key, now_ms) for wire in word.messages]
@@ -94,7 +94,7 @@ class NativeTopics:
     async def _committed(
         self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
     ) -> list[answers.Place]:
-        """Store all of it and wait until that is committed."""
+        """Store all messages and wait until they are committed."""
         append = self._broker.streams.append
         jobs = [append(topic.name, part[0], _batch(messages, part)) for part in parts]
         try:
@@ -103,7 +103,7 @@ class NativeTopics:
         except TimeoutError:
             raise Unavailable(
                 ErrorCode.TIMED_OUT,
-                f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} seconds; it may be, later",
+                f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} s; it may be stored later",
                 subject=topic.name,
             ) from None
         failure = next((base for base in bases if isinstance(base, BaseException)), None)
@@ -114,9 +114,9 @@ class NativeTopics:
     async def _written(
         self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
     ) -> list[answers.Place]:
-        """Store all of it; the writer has it, and nobody waits for more.
+        """Store all messages and return once the writer has them, before they are committed.
 
-        What another node writes is committed there: that promises more.
+        For partitions of another node it waits for the commit: a stronger guarantee.
         """
         streams = self._broker.streams
         try:
@@ -139,7 +139,7 @@ class NativeTopics:
         return _places(parts, bases)
 
     async def read(self, word: requests.Read) -> answers.Records:
-        """Committed records of one partition."""
+        """Read committed records of one partition."""
         self._link.permissions.topic(Operation.READ, word.topic)
         _refuse_internal(word.topic)
         look, records, next_offset = await self._found(word)
@@ -162,9 +162,9 @@ class NativeTopics:
         )
 
     async def _found(self, word: requests.Read) -> tuple[StableStreamReader, list[Record], int]:
-        """A look into the partition, what readers see there, and where to go on.
+        """A reader of the partition, its visible records, and the next offset.
 
-        Wherever it is written; and who waits for more goes on waiting when its writer changes.
+        Any node may be the writer; a read that waits for records continues when the writer changes.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + word.wait_ms / 1000
@@ -201,12 +201,12 @@ class NativeTopics:
     def _parts(
         self, topic: Topic, messages: Sequence[Message], wanted: int | None
     ) -> Iterator[Part]:
-        """The batches to write: messages by partition, in their order, none too large."""
+        """The batches to write: messages by partition, in order, each of limited size."""
         count = len(topic.streams)
         if wanted is not None and wanted >= count:
             raise InvalidRequest(
                 ErrorCode.UNKNOWN_TOPIC,
-                f"there is no partition {wanted}; the topic has {count}",
+                f"no partition {wanted}; the topic has {count}",
                 subject=topic.name,
             )
         self._turn += 1
@@ -234,7 +234,7 @@ def _batch(messages: Sequence[Message], part: Part) -> bytearray:
 
 
 def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.Place]:
-    """Where each message is, in the order of the messages."""
+    """Partition and offset of each message, in the order of the request."""
     places: dict[int, answers.Place] = {}
     for (partition, members), base in zip(parts, bases, strict=True):
         for offset, at in enumerate(members, base):
@@ -244,9 +244,7 @@ def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.Place]:
 
 def _refuse_internal(name: str) -> None:
     if is_reserved_name(name):
-        raise InvalidRequest(
-            ErrorCode.RESERVED_NAME, "the topic belongs to the node itself", subject=name
-        )
+        raise InvalidRequest(ErrorCode.RESERVED_NAME, "the topic is internal", subject=name)
 
 
 def _start(look: StableStreamReader, word: requests.Read) -> int:
@@ -267,7 +265,7 @@ def _start(look: StableStreamReader, word: requests.Read) -> int:
 def _records(
     data: bytes, aborted: list[tuple[int, int]], until: int, start: int, limit: int
 ) -> tuple[list[Record], int]:
-    """The records that readers see, at most ``limit``, and where to go on."""
+    """The visible records, at most ``limit``, and the next offset."""
     visibility = Visibility(aborted)
     records: list[Record] = []
     try:

@@ -1,1 +1,1 @@
-"""HTTP: topics, messages and groups under /v1, health and metrics, for curl and for tools."""
+"""The HTTP API: topics, messages, groups, queues and access control; health and metrics."""

@@ -1,13 +1,13 @@
-"""Who sends a request, and whether he may.
+"""Authentication and authorisation of HTTP requests.
 
     Authorization: Basic …       name and password
     Authorization: Bearer …      a JSON web token, or an API token
-    a certificate                where the listener speaks TLS and asks for one
+    a certificate                where the listener uses TLS and requests one
 
-Whoever sends the header is who it says, or nobody; a certificate counts where there is none.
-Without a login where one is asked for the answer is 401; what is not allowed is 403. On a listener
-that asks for none, everybody may do what access rules allow nobody in particular, and everything
-where no rules count.
+The header takes precedence over the certificate; an invalid header is an error, whatever the
+certificate is. A missing login is answered with 401 where one is required, a missing right with
+403. On a listener without login, clients have the rights of the anonymous principal, or all rights
+where no access rules apply.
 """
 
 import base64
@@ -44,7 +44,7 @@ _PUBLIC_CALLER = Caller(NOBODY, "", AllRights())
 
 
 class Right(Struct, frozen=True):
-    """What an operation takes; ``parameter`` of the path names the resource."""
+    """The right that an operation needs; path parameter ``parameter`` names the resource."""
 
     operation: Operation
     kind: ResourceType = ResourceType.CLUSTER
@@ -52,25 +52,25 @@ class Right(Struct, frozen=True):
 
 
 class Line(Struct):
-    """What is known about one connection: its TLS object, and the login last written down."""
+    """State of one connection: its TLS object, and the login last recorded in the audit log."""
 
     tls: Any = None
     noted: bytes = b""
 
     def is_changed(self, shown: str) -> bool:
-        """Whether a login with what was shown is not in the audit yet for this connection."""
+        """Whether the login with these credentials is not yet in the audit log."""
         return self.noted != _mark(shown)
 
     def note(self, shown: str) -> None:
-        """Remember that this login is in the audit."""
+        """Remember that this login is in the audit log."""
         self.noted = _mark(shown)
 
 
 class Access(Struct, frozen=True, kw_only=True):
     """The rules of one HTTP listener.
 
-    ``names`` turns client certificates into users; ``trusted``: without a login everything is
-    allowed, since the listener belongs to the operator.
+    ``names`` maps client certificates to users; ``trusted``: clients without a login have all
+    rights, on a loopback listener that trusts its machine.
     """
 
     security: Security
@@ -84,12 +84,12 @@ class Access(Struct, frozen=True, kw_only=True):
         return self.security.quotas.connection_refused(address, self.connections_per_minute)
 
     async def receive(self, scope: Scope) -> None:
-        """Find out who sends a request and whether he may send more; kept in the scope."""
+        """Authenticate the caller, check its quotas, and store the result in the scope."""
         headers = Headers(scope=scope)
         address = scope["client"][0] if scope.get("client") else ""
         identity = await self._identity(headers, _line(scope), address)
         if identity is None and self.login and scope["path"] not in OPEN_TO_ALL:
-            raise _unknown("a login is asked for here")
+            raise _unknown("a login is required")
         trusted = self.trusted and identity is None
         if trusted:
             _check_host(headers)
@@ -102,7 +102,7 @@ class Access(Struct, frozen=True, kw_only=True):
         shown = headers.getlist("authorization")
         if not shown:
             return self._by_certificate(line, address)
-        # Of two, something in front of us may have looked at the other one.
+        # With two headers, a proxy may have checked the other one.
         given = shown[0] if len(shown) == 1 else ""
         scheme, _, value = given.partition(" ")
         changed = line.is_changed(given)
@@ -114,7 +114,7 @@ class Access(Struct, frozen=True, kw_only=True):
             elif scheme.lower() == "bearer":
                 identity = await logins.bearer(value.strip(), address, noted=not changed)
             else:
-                raise _unknown("this way to log in is not served")
+                raise _unknown("this authentication scheme is not supported")
         except MainstemError as error:
             if error.code is ErrorCode.AUTHENTICATION_FAILED:
                 raise _unknown("the login failed") from None
@@ -139,49 +139,49 @@ class Access(Struct, frozen=True, kw_only=True):
 
 
 def allow_public(scope: Scope) -> None:
-    """Where nobody is asked anything, everybody may do everything."""
+    """Give every caller all rights, where no access control is configured."""
     scope[CALLER] = _PUBLIC_CALLER
 
 
 def caller_of(request: Request) -> Caller:
-    """Who sends the request."""
-    assert CALLER in request.scope, "nobody gets to a route unseen"
+    """The authenticated caller of a request."""
+    assert CALLER in request.scope, "every request is authenticated before it is routed"
     return cast("Caller", request.scope[CALLER])
 
 
 def need(request: Request, right: Right) -> None:
-    """Refuse unless the sender has the right."""
+    """Refuse unless the caller has the right."""
     kind = right.kind
     name = request.path_params[right.parameter] if right.parameter else CLUSTER_NAME
     caller_of(request).rights.need(right.operation, kind, name)
 
 
 def need_topic(request: Request, operation: Operation, name: str) -> None:
-    """Refuse unless the sender may do that to a topic."""
+    """Refuse unless the caller may do that to a topic."""
     caller_of(request).rights.need(operation, ResourceType.TOPIC, name)
 
 
 def need_create(request: Request, name: str) -> None:
-    """Refuse unless the sender may create that topic, or any."""
+    """Refuse unless the caller may create that topic, or any."""
     rights = caller_of(request).rights
     if not rights.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
         rights.need(Operation.CREATE, ResourceType.TOPIC, name)
 
 
 def may(request: Request, operation: Operation, kind: ResourceType, name: str) -> bool:
-    """Whether the sender may do that."""
+    """Whether the caller may do that."""
     return caller_of(request).rights.may(operation, kind, name)
 
 
 def charge(request: Request, kind: str, amount: int) -> None:
-    """Count what the request takes of a limited good; the next one waits for it."""
+    """Charge the request to a quota; a later request is refused if it is exceeded."""
     meter: QuotaMeter | Any = request.scope.get(METER)
     if meter is not None:
         meter.charge(kind, amount)
 
 
 def refuse_debt(request: Request, kind: str) -> None:
-    """Refuse whoever has taken more of a limited good than he may."""
+    """Refuse a caller that has exceeded a quota."""
     meter: QuotaMeter | Any = request.scope.get(METER)
     if meter is not None:
         _refuse_debt(meter, kind)
@@ -194,8 +194,8 @@ def _refuse_debt(meter: QuotaMeter, *kinds: str) -> None:
             429,
             Problem(
                 ErrorCode.THROTTLED.name,
-                "more than the quota allows",
-                remedy="wait for the time that Retry-After names",
+                "the quota is exceeded",
+                remedy="wait for the time in Retry-After",
             ),
             headers={"retry-after": str(math.ceil(owed_ms / 1000))},
         )
@@ -222,10 +222,10 @@ def _name_and_password(value: str) -> tuple[str, str]:
 
 
 def _check_host(headers: Headers) -> None:
-    """Refuse a name that is not this machine's, where loopback stands for a login.
+    """Refuse a Host header other than an IP address or localhost, where no login is required.
 
-    A page whose name its owner lets point to 127.0.0.1 would otherwise be of the same origin as
-    the node (DNS rebinding). No page gets a number or ``localhost`` that way.
+    A web page whose host name resolves to 127.0.0.1 would otherwise have the same origin as the
+    node (DNS rebinding). The origin of such a page is never an IP address or ``localhost``.
     """
     try:
         host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
@@ -240,9 +240,9 @@ def _check_host(headers: Headers) -> None:
             403,
             Problem(
                 "FOREIGN_HOST",
-                "nobody logs in here, so only this machine's own addresses are served",
+                "without a login only localhost and IP addresses are accepted as host",
                 subject=host[:200],
-                remedy="ask localhost or 127.0.0.1, or log in",
+                remedy="use localhost or 127.0.0.1, or log in",
             ),
         ) from None
 

@@ -1,8 +1,7 @@
-"""The ASGI application: a request in, its operation found and served, every failure answered.
+"""The ASGI application: routes a request to its operation and turns errors into responses.
 
-Each request passes one place that counts it, refuses what a node that is stopping or a foreign web
-page must not start, turns errors into bodies with a reason, and sees to it that a body nobody read
-does not upset the connection.
+It also counts requests, refuses new ones while the node stops and changes from pages of another
+origin, and reads the rest of a body that no handler has read, so that the connection stays usable.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from mainstem.protocols.rest.routing.routes import ADDRESSES
 
 log = logging.getLogger(__name__)
 
-# How much of a refused body is read and thrown away, so that its sender gets to see the answer.
+# How much of a refused body is read and discarded, so that the client reads the response.
 DISCARD_BYTES_MAX = 8 * MIB
 DISCARD_S = 2.0
 DISCARD_QUIET_S = 0.2
@@ -38,7 +37,7 @@ _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-sto
 
 
 class RestApp:
-    """All of HTTP behind one callable; ``draining`` refuses new work."""
+    """The HTTP API as one ASGI callable; ``draining`` refuses new requests."""
 
     def __init__(self, site: HandlerContext) -> None:
         self.draining = False
@@ -60,7 +59,7 @@ class RestApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        assert scope["type"] == "http", "nothing else is switched on"
+        assert scope["type"] == "http", "other scopes do not reach the application"
         exchange = _Exchange(self._site, scope, receive, send)
         try:
             self._admit(scope)
@@ -70,12 +69,12 @@ class RestApp:
                 await self._site.access.receive(scope)
             await self._router(scope, exchange.receive, exchange.send)
         except (ClientDisconnect, asyncio.CancelledError):
-            # Nobody waits for the answer: the peer is gone, or a stop that waited long enough cut
-            # it off. The server above would log either as a failure.
+            # No client waits for the response: the peer disconnected, or a stop aborted the request
+            # after its timeout. The server would log either as a failure.
             return
         except Exception as error:
             if exchange.started:
-                raise  # too late for an answer: the server closes the connection
+                raise  # the response has started: the server closes the connection
             await _answer_to(error, scope)(scope, exchange.receive, exchange.send)
 
     def _admit(self, scope: Scope) -> None:
@@ -95,7 +94,7 @@ class RestApp:
 
 
 class _Resource:
-    """One address: finds the operation by method."""
+    """One path: finds the operation by method."""
 
     def __init__(self, site: HandlerContext, address: Address) -> None:
         self._site = site
@@ -113,7 +112,7 @@ class _Resource:
                 405,
                 Problem(
                     "METHOD_NOT_ALLOWED",
-                    f"{method} is not served here",
+                    f"{method} is not supported here",
                     subject=scope["path"],
                     remedy=f"allowed: {allowed['allow']}",
                 ),
@@ -128,7 +127,7 @@ class _Resource:
 
 
 class _Exchange:
-    """One request and its answer on their way through: what was read, what was sent."""
+    """One request and its response: tracks what was read and what was sent."""
 
     def __init__(self, site: HandlerContext, scope: Scope, receive: Receive, send: Send) -> None:
         self.started = False
@@ -142,15 +141,15 @@ class _Exchange:
         ) not in ("0", "")
 
     async def receive(self) -> Message:
-        """The next piece of the request."""
+        """Receive the next piece of the request."""
         message = await self._receive()
-        self._expects_continue = False  # asking for the body invites the client to send it
+        self._expects_continue = False  # reading the body makes uvicorn send 100 Continue
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._body_left = False
         return message
 
     async def send(self, message: Message) -> None:
-        """The next piece of the answer."""
+        """Send the next piece of the response."""
         if message["type"] == "http.response.start":
             await self._discard_body()
             self.started = True
@@ -162,7 +161,7 @@ class _Exchange:
         await self._send(message)
 
     async def _discard_body(self) -> None:
-        """Read what nobody wanted; a client that waits for leave to send it need not."""
+        """Read the rest of the body, unless the client still waits for 100 Continue."""
         if not self._body_left or self._expects_continue:
             return
         discarded = 0
@@ -180,7 +179,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
         404,
         Problem(
             "NOT_FOUND",
-            "nothing is served at this address",
+            "no such path",
             subject=scope["path"][:200],
             remedy="see / or /openapi.json",
         ),
@@ -188,7 +187,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _answer_to(error: Exception, scope: Scope) -> Response:
-    """The body of a failure; what nobody foresaw is logged and says nothing about itself."""
+    """The response to an error; an unexpected one is logged and reported without details."""
     if isinstance(error, HttpError):
         return problem_answer(error.status, error.problem, error.headers)
     if isinstance(error, MainstemError):
@@ -198,18 +197,18 @@ def _answer_to(error: Exception, scope: Scope) -> Response:
         return problem_answer(status, problem)
     log.error("an HTTP request failed", exc_info=error, extra={"path": scope["path"]})
     return problem_answer(
-        500, Problem(ErrorCode.INTERNAL.name, "the node failed; its log has the reason")
+        500, Problem(ErrorCode.INTERNAL.name, "internal error; see the log of the node")
     )
 
 
 def _check_origin(headers: Headers) -> None:
-    """Refuse what a page of another site makes a browser send: loopback needs no login."""
+    """Refuse requests from pages of another origin: loopback requires no login."""
     origin = headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
     if foreign or headers.get("sec-fetch-site") == "cross-site":
         raise HttpError(
             403,
             Problem(
-                "FOREIGN_ORIGIN", "a page of another site may not change anything", origin or ""
+                "FOREIGN_ORIGIN", "a page of another origin may not change anything", origin or ""
             ),
         )

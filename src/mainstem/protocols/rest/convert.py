@@ -24,7 +24,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 def message_of(request: MessageRequest, *, now_ms: int, place: int) -> Message:
-    """The message that was described; ``place`` is its number in the request, for reasons."""
+    """Convert to a message; ``place`` is its index in the request, for error messages."""
     return Message(
         _field(request.key, request.key_encoding, place, "key"),
         _field(request.value, request.value_encoding, place, "value"),
@@ -34,7 +34,7 @@ def message_of(request: MessageRequest, *, now_ms: int, place: int) -> Message:
 
 
 def shown(record: Record, partition: int, encoding: str) -> MessageAnswer:
-    """A stored record for people: ``auto`` shows text where the bytes are text."""
+    """Convert a stored record; encoding ``auto`` is text where the bytes are UTF-8."""
     key, key_encoding = _shown(record.key, encoding)
     value, value_encoding = _shown(record.value, encoding)
     headers = []
@@ -82,7 +82,7 @@ def _field(raw: msgspec.Raw, encoding: str, place: int, name: str) -> bytes | No
             raise bad_request(f"not a JSON string: {error}", subject=where) from None
         return _bytes(text, encoding, where)
     if encoding != "text":
-        raise bad_request("base64 is written as a string", subject=f"messages[{place}].{name}")
+        raise bad_request("base64 must be a string", subject=f"messages[{place}].{name}")
     return data
 
 

@@ -1,9 +1,9 @@
-"""Every refusal over HTTP: the one table from our error codes to statuses, and the body.
+"""Error responses over HTTP: the table from our error codes to statuses, and the body.
 
     {"code": "UNKNOWN_TOPIC", "cause": "…", "subject": "orders", "remedy": "…"}
 
-A test keeps the table complete. What goes wrong before any package is called (a method, a
-media type, a body that is too long) is a ``HttpError``, which carries its status itself.
+A test keeps the table complete. Errors of HTTP itself (a wrong method, a wrong media type, a body
+that is too long) are an ``HttpError``, which carries its own status.
 """
 
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ STATUSES: dict[ErrorCode, int] = {
     ErrorCode.INTERNAL: 500,
 }
 
-# A client may send the very same request again after a while.
+# A client may send the same request again after a while.
 _WORTH_A_RETRY = frozenset({408, 429, 503, 504, 507})
 
 
@@ -140,7 +140,7 @@ class Problem(Struct, frozen=True, omit_defaults=False):
 
 
 class HttpError(Exception):
-    """A refusal that only HTTP knows."""
+    """An error of HTTP itself, without an error code of the broker."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class HttpError(Exception):
 
 
 def bad_request(cause: str, *, subject: str = "", remedy: str = "") -> HttpError:
-    """A 400: the request cannot succeed as it stands."""
+    """A 400: the request is invalid."""
     return HttpError(400, Problem(ErrorCode.INVALID_REQUEST.name, cause, subject, remedy))
 
 
@@ -167,5 +167,5 @@ def problem_of(error: MainstemError) -> tuple[int, Problem]:
 
 
 def retry_headers(status: int) -> dict[str, str]:
-    """When to come again, for those answers that a retry may change."""
+    """The Retry-After header, for statuses after which a client may retry."""
     return {"retry-after": str(RETRY_AFTER_S)} if status in _WORTH_A_RETRY else {}

@@ -1,4 +1,4 @@
-"""What the routes are given: the broker API, the clock, metrics, and limits."""
+"""The context of the route handlers: the broker API, the clock, metrics, and limits."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from mainstem.protocols.rest.window import WindowReader
 from mainstem.telemetry.health import Health
 from mainstem.telemetry.metrics import Metrics
 
-# Bodies on their way in and large answers on their way out, of all connections together.
+# Request bodies and large responses in progress, of all connections together.
 HELD_BYTES_MAX = 64 * MIB
 
 
@@ -34,7 +34,7 @@ class NodeDescription(Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):
-    """Where the figures come from; ``figures`` and ``health`` are computed when asked."""
+    """Sources of metrics; ``figures`` and ``health`` are computed per request."""
 
     metrics: Metrics
     figures: MetricsSampler
@@ -43,7 +43,7 @@ class Telemetry(Struct, frozen=True, kw_only=True):
 
 
 class BodyBudget:
-    """A budget of bytes that requests and answers share; a request beyond it is refused."""
+    """A memory budget shared by requests and responses; a request that exceeds it is refused."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._left = bytes_max
@@ -53,24 +53,24 @@ class BodyBudget:
         if size > self._left:
             raise Unavailable(
                 ErrorCode.OVERLOADED,
-                "requests and answers in progress hold as much memory as HTTP may use",
-                remedy="send it again in a moment",
+                "requests and responses in progress use all memory reserved for HTTP",
+                remedy="retry later",
             )
         self._left -= size
 
     def give_back(self, size: int) -> None:
-        """These bytes are gone."""
+        """Release bytes."""
         self._left += size
 
 
 class HandlerContext(Struct, frozen=True, kw_only=True):
-    """Everything a route may use."""
+    """Everything that a route handler may use."""
 
     broker: Broker
     clock: Clock
     telemetry: Telemetry
     facts: Callable[[], NodeDescription]
-    access: Access | None = None  # None: nobody is asked anything
+    access: Access | None = None  # None: no authentication, all rights
     body_bytes_max: int = HTTP_BODY_BYTES_MAX
     held: BodyBudget = field(default_factory=BodyBudget)
     peeker: WindowReader = field(default_factory=WindowReader)

@@ -1,4 +1,4 @@
-"""The body of a request: bounded while it arrives, in time and in bytes, then decoded strictly."""
+"""The body of a request: limited in time and bytes while it arrives, then decoded strictly."""
 
 import asyncio
 from typing import TypeVar
@@ -15,13 +15,13 @@ BODY_TIMEOUT_S = 30.0
 
 Decoded = TypeVar("Decoded")
 
-# What ``curl -d`` says about everything it sends; the body is JSON all the same.
+# The content type that ``curl -d`` sends by default; the body is parsed as JSON.
 _JSON_TYPES = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
 RAW_TYPES = frozenset({"text/plain", "application/octet-stream"})
 
 
 async def read_body(site: HandlerContext, request: Request) -> bytes:
-    """The whole body, refused as soon as it is too long or too slow."""
+    """Read the whole body; refuse it as soon as it is too long or too slow."""
     limit = site.body_bytes_max
     claimed = whole_number(request.headers.get("content-length", ""))
     if claimed is not None and claimed > limit:
@@ -42,13 +42,13 @@ async def read_body(site: HandlerContext, request: Request) -> bytes:
             ),
         ) from None
     finally:
-        # From here on the body lives as long as this one request, whose records the log bounds.
+        # From here on the log limits the memory of the request: the body is kept only for it.
         site.held.give_back(len(body))
     return bytes(body)
 
 
 def check_json(request: Request) -> None:
-    """Refuse a body that does not call itself JSON."""
+    """Refuse a body whose content type is not JSON."""
     kind = media_type(request)
     if kind not in _JSON_TYPES and not (kind.startswith("application/") and kind.endswith("+json")):
         raise unsupported_type(kind, "application/json")
@@ -56,7 +56,7 @@ def check_json(request: Request) -> None:
 
 
 def check_raw(request: Request) -> bool:
-    """Whether the body is to be taken as it stands."""
+    """Whether the body is the value itself, not JSON."""
     raw = media_type(request) in RAW_TYPES
     if raw:
         _check_coding(request)
@@ -64,7 +64,7 @@ def check_raw(request: Request) -> bool:
 
 
 def media_type(request: Request) -> str:
-    """The declared type without its parameters."""
+    """The content type without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -72,19 +72,17 @@ def unsupported_type(kind: str, allowed: str) -> HttpError:
     """The error 415: unsupported media type."""
     return HttpError(
         415,
-        Problem(
-            "UNSUPPORTED_MEDIA_TYPE", f"a body of type {kind[:100]!r}", remedy=f"send {allowed}"
-        ),
+        Problem("UNSUPPORTED_MEDIA_TYPE", f"unsupported: {kind[:100]!r}", remedy=f"send {allowed}"),
     )
 
 
 def decode(body: bytes, kind: type[Decoded]) -> Decoded:
-    """The body as a value of that type, or a 400 that says where it does not fit."""
+    """The body as a value of that type, or a 400 that names the invalid part."""
     try:
-        body.decode()  # values that stay raw would otherwise hide bytes that are no text
+        body.decode()  # raw values would otherwise hide bytes that are not UTF-8
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise bad_request(f"the body does not fit: {error}", remedy="see /openapi.json") from None
+        raise bad_request(f"invalid body: {error}", remedy="see /openapi.json") from None
     except DECODE_ERRORS as error:
         raise bad_request(f"the body is not JSON: {error}") from None
     except RecursionError:
@@ -102,7 +100,7 @@ def _too_large(limit: int) -> HttpError:
         413,
         Problem(
             "BODY_TOO_LARGE",
-            f"the body has more than {limit} bytes",
+            f"the body exceeds {limit} bytes",
             remedy="send fewer messages at once, or raise http.body_bytes_max",
         ),
     )

@@ -1,8 +1,8 @@
-"""What is computed only when somebody asks for figures: streams, consumer lag, memory.
+"""Metrics that are computed on request: streams, consumer lag, memory.
 
 Lag in seconds is the age of the batch that a group reads next; it costs one small read per lagging
-partition. The work is bounded, gives way to the node's other work, and is done once for all who ask
-within the same second.
+partition. The work is limited, yields to other tasks of the node, and is shared by all requests
+within one second.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class MetricsSampler:
-    """Samples a node through its counter."""
+    """Samples a node through its broker API."""
 
     def __init__(self, broker: Broker, clock: Clock) -> None:
         self._broker = broker
@@ -34,11 +34,11 @@ class MetricsSampler:
         self._sampling = asyncio.Lock()
 
     def uptime_seconds(self) -> float:
-        """Time since the node began to serve."""
+        """Time since the node started to serve."""
         return self._clock.monotonic() - self._started
 
     def brief(self) -> Sample:
-        """The figures that cost next to nothing."""
+        """The metrics that cost next to nothing to compute."""
         return Sample(
             queues=self._queues(),
             topics=sum(1 for _ in self._broker.topics.all()),
@@ -47,7 +47,7 @@ class MetricsSampler:
         )
 
     async def full(self) -> Sample:
-        """All figures, at most a second old."""
+        """All metrics, at most a second old."""
         async with self._sampling:
             if self._clock.monotonic() - self._sampled_at >= FRESH_S:
                 self._sample = await self._take()
@@ -116,7 +116,7 @@ class MetricsSampler:
         try:
             fetched = await self._broker.groups.fetch_offsets(group, None)
         except MainstemError:
-            return []  # the group went away meanwhile, or its coordinator is loading
+            return []  # the group was deleted meanwhile, or its coordinator is loading
         lags = []
         for position in fetched:
             writer = self._writer(position.topic, position.partition)
@@ -136,7 +136,7 @@ class MetricsSampler:
         return lags
 
     def _age_s(self, writer: PartitionWriter, offset: int) -> float:
-        """How old the batch at ``offset`` is; 0 where the reader has all there is."""
+        """How old the batch at ``offset`` is; 0 if the reader is at the end."""
         at = max(offset, writer.start_offset)
         if at >= writer.last_stable:
             return 0.0
@@ -146,7 +146,7 @@ class MetricsSampler:
                 return 0.0
             header = read_header(os.pread(found.fd, HEADER_BYTES, found.position))
         except MainstemError:
-            return 0.0  # damage is reported where it is read, not by a figure
+            return 0.0  # damage is reported by reads, not by a metric
         return max(0.0, (self._clock.wall_ms() - header.max_timestamp) / 1000)
 
     def _writer(self, topic: str, partition: int) -> PartitionWriter | None:

@@ -1,4 +1,4 @@
-"""Answers: a value encoded as JSON, sent in pieces so that a slow reader holds little."""
+"""Responses: a value encoded as JSON, sent in pieces so that a slow reader uses little memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 def json_answer(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The value as a JSON document, with a line end for people at a terminal."""
+    """The value as a JSON document, with a newline at the end, for terminals."""
     return Response(_encode(value) + b"\n", status, headers, media_type="application/json")
 
 
@@ -31,7 +31,7 @@ def problem_answer(
 
 
 class PacedAnswer(Response):
-    """A large answer: counted against the budget and handed over as fast as the peer reads."""
+    """A large response: counted against the memory budget, sent as fast as the peer reads."""
 
     def __init__(
         self, held: BodyBudget, value: Any, headers: Mapping[str, str] | None = None
@@ -40,7 +40,7 @@ class PacedAnswer(Response):
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; the server waits between pieces until the peer has taken enough."""
+        """Send it; the server waits between pieces until the peer has read enough."""
         body = memoryview(self.body)
         size = len(body)
         self._held.take(size)

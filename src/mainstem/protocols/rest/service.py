@@ -4,8 +4,8 @@
     port = await service.start("127.0.0.1", 8080)
     await service.stop(timeout_s=30)
 
-It takes no signals, starts no threads and ticks for nothing: the node's lifecycle starts and ends
-it. Stopping refuses new work, lets requests in flight finish within the time given, then cuts.
+It handles no signals, starts no threads and has no timers: the node's lifecycle starts and stops
+it. Stopping refuses new requests, waits for requests in flight up to a timeout, then aborts them.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ _TLS_HANDSHAKE_TIMEOUT_S = 15.0
 
 
 class RestService:
-    """Listens, serves, and stops in good order.
+    """Listens, serves, and stops gracefully.
 
     Args:
-        site: what is served.
-        bounds: how much of it at once.
-        shared_port: where it listens as well, beside other processes; 0: nowhere.
+        site: what the routes use.
+        bounds: limits of the listener.
+        shared_port: a port to listen on as well, shared with other processes; 0: none.
     """
 
     def __init__(
         self, site: HandlerContext, bounds: HttpLimits | None = None, shared_port: int = 0
     ) -> None:
-        self.websocket: Any = None  # makes what serves connections that ask for an upgrade
+        self.websocket: Any = None  # the factory of protocols for upgraded connections
         self._app = RestApp(site)
         self.admission = ConnectionAdmission()  # of descriptors; all listeners of a node share one
         self._metrics = site.telemetry.metrics
@@ -55,7 +55,7 @@ class RestService:
         self._servers: list[Acceptor] = []
 
     async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
-        """Listen; the port that was taken."""
+        """Listen and return the port."""
         config = Config(
             self._app,
             http=HttpConnection,
@@ -106,13 +106,13 @@ class RestService:
         return answer
 
     def refuse_new(self) -> None:
-        """Take no new connections and no new requests; health and metrics are still answered."""
+        """Refuse new connections and requests, except for health and metrics."""
         self._app.draining = True
         for server in self._servers:
             server.close()
 
     async def stop(self, timeout_s: float) -> None:
-        """Let what is in flight finish, then close everything."""
+        """Wait for requests in flight, then close all connections."""
         if not self._servers:
             return
         self.refuse_new()
@@ -125,8 +125,8 @@ class RestService:
         for connection in list(state.connections):
             connection.transport.abort()
         if late:
-            log.warning("HTTP requests were cut off", extra={"requests": len(late)})
-            await asyncio.sleep(0)  # connections first learn that they are closed
+            log.warning("HTTP requests were aborted", extra={"requests": len(late)})
+            await asyncio.sleep(0)  # so that connections process their close first
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)

@@ -1,11 +1,11 @@
-"""One HTTP connection: uvicorn's parser and pacing, with the bounds that it leaves open.
+"""One HTTP connection: uvicorn's parser and flow control, with the limits that uvicorn lacks.
 
-* heads are bounded in bytes and in time, and so are bytes that bring a request no further;
-* an idle connection is closed, and one whose peer takes no answer is cut;
-* few requests may be sent ahead of their answers;
-* there is a largest number of connections, and of new ones of one address in a while.
+* request heads are limited in bytes and in time, and so are bytes that complete nothing;
+* an idle connection is closed, and one whose peer does not read its response is aborted;
+* the number of pipelined requests is limited;
+* the number of connections is limited, and the rate of new ones per address.
 
-A connection that breaks a bound is answered, where it can still be, and closed.
+A connection that exceeds a limit gets an error response, if one can still be sent, and is closed.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ class HttpLimits:
 
 
 class _Broken(Exception):
-    """Ends the parsing of what just arrived."""
+    """Ends the parsing of the bytes just received."""
 
 
 class _Timer:
-    """Something that happens after a while unless it is cancelled."""
+    """A timer that calls back after a delay unless it is cancelled."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, act: Callable[[], None]
@@ -66,12 +66,12 @@ class _Timer:
         self._handle: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
-        """Begin to wait, unless it waits already."""
+        """Start the timer, unless it is running."""
         if self._handle is None:
             self._handle = self._loop.call_later(self._delay_s, self._fire)
 
     def cancel(self) -> None:
-        """Stop waiting."""
+        """Stop the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -95,7 +95,7 @@ class HttpConnection(HttpToolsProtocol):
         self._line = Line()
         super().__init__(config, state, {LINE: self._line})
         self.logger = log
-        self.is_in = False  # whether a request has come
+        self.is_in = False  # whether a request was received
         place.session = self
         self._bounds = bounds
         self._metrics = metrics
@@ -107,7 +107,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refusal: tuple[int, Problem] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection."""
+        """Register the connection and start its timers."""
         super().connection_made(cast("asyncio.Transport", transport))
         stalled_s = self._bounds.stalled_write_timeout_s
         self._stall_timer = _Timer(self.loop, stalled_s, self.transport.abort)
@@ -115,25 +115,25 @@ class HttpConnection(HttpToolsProtocol):
         self._head_timer.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything that was to happen."""
+        """Cancel the timers."""
         super().connection_lost(exc)
         self._head_timer.cancel()
         self._stall_timer.cancel()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """A peer that has finished sending may still wait for its answer."""
+        """Keep a half-closed connection open while its response is pending."""
         if self._is_idle() or self.cycle.more_body:
             return None
         self.cycle.keep_alive = False
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse; close if too much arrives that leads nowhere."""
+        """Parse; close the connection after too many bytes that complete nothing."""
         if self.transport.is_closing():
             return
         steps = self._steps
         super().data_received(data)
-        # One that was upgraded is somebody else's, with bounds of his own, and not listed any more.
+        # An upgraded connection belongs to another protocol with its own limits.
         is_ours = self in self.connections and self.parser is not None
         if not is_ours or self.transport.is_closing():
             return
@@ -141,70 +141,73 @@ class HttpConnection(HttpToolsProtocol):
         if self._fruitless_bytes > HEAD_BYTES_MAX:
             self._refuse(431, _head_too_large())
         elif not self._in_head and self._is_idle() and self.timeout_keep_alive_task is None:
-            # Line ends between requests stop uvicorn's timer without beginning anything.
+            # Line ends between requests stop uvicorn's timer without starting a request.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Handle the first byte of a request."""
         self._in_head = True
         self._head_bytes = 0
         self._head_timer.arm()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
+        """Count a piece of the request target."""
         self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer after a chunked body."""
+        """Count one header, or one trailer after a chunked body."""
         self._count_head(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole: begin to serve."""
+        """Serve the request: its head is complete."""
         self._steps += 1
         self._in_head = False
         self.is_in = True
         self._head_timer.cancel()
         if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
-            self._break(400, Problem("INVALID_REQUEST", "too many requests ahead of their answers"))
+            self._break(400, Problem("INVALID_REQUEST", "too many pipelined requests"))
         _date_answers(self.server_state)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Handle a piece of the body."""
         self._steps += 1
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Handle the end of the request."""
         self._steps += 1
         super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Finish what is under way, then close; what closes already is let be.
+        """Finish requests in progress, then close, unless the connection is already closing.
 
-        Python 3.11's TLS transports, closed twice, could not be aborted any more.
+        A TLS transport of Python 3.11 that is closed twice can no longer be aborted.
         """
         if not self.transport.is_closing():
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """The peer does not take what it asked for."""
+        """Start the stall timer: the peer does not read its response."""
         super().pause_writing()
         self._stall_timer.arm()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Stop the stall timer: the peer reads again."""
         self._stall_timer.cancel()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn when parsing failed."""
-        status, problem = self._refusal or (400, Problem("INVALID_REQUEST", "this is not HTTP/1.1"))
+        """Send an error response; uvicorn calls this when parsing failed."""
+        status, problem = self._refusal or (
+            400,
+            Problem("INVALID_REQUEST", "not an HTTP/1.1 request"),
+        )
         self._refuse(status, problem)
 
     def _count_head(self, size: int) -> None:
@@ -217,12 +220,12 @@ class HttpConnection(HttpToolsProtocol):
         raise _Broken
 
     def _refuse(self, status: int, problem: Problem) -> None:
-        """Answer and close; an answer that is already on its way is cut off instead."""
+        """Send an error and close; abort if a response was already started."""
         if not self._is_idle():
             if self.pipeline or self.cycle.response_started:
                 self.transport.abort()
                 return
-            self.cycle.disconnected = True  # whatever the route says now is not sent
+            self.cycle.disconnected = True  # so that the response of the route is not sent
             self.cycle.message_event.set()
         self._metrics.http_requests[status] += 1
         self.transport.write(_last_answer(status, problem))
@@ -237,15 +240,15 @@ class HttpConnection(HttpToolsProtocol):
         if not self._is_idle():
             self._head_timer.arm()  # the head of a request that waits behind another one
         elif self._in_head:
-            self._refuse(408, Problem("REQUEST_TIMEOUT", "the head did not arrive in time"))
+            self._refuse(408, Problem("REQUEST_TIMEOUT", "the request head did not arrive in time"))
         else:
             self.transport.close()
 
 
 def refusal(reason: ConnectionRejection) -> tuple[int, bytes]:
-    """Status and bytes of the answer to a connection that is not served."""
+    """Status and bytes of the response to a refused connection."""
     if reason is ConnectionRejection.RATE:
-        status, problem = 429, Problem("THROTTLED", "too many new connections of this address")
+        status, problem = 429, Problem("THROTTLED", "too many new connections from this address")
     else:
         status, problem = 503, Problem("OVERLOADED", "too many connections")
     return status, _last_answer(status, problem)
@@ -262,11 +265,9 @@ def _last_answer(status: int, problem: Problem) -> bytes:
 
 
 def _date_answers(state: ServerState) -> None:
-    """Set the Date header; nothing ticks while nobody asks."""
+    """Set the Date header of responses; done per request, so that no timer is needed."""
     state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
 def _head_too_large() -> Problem:
-    return Problem(
-        "HEAD_TOO_LARGE", f"address and headers have more than {HEAD_BYTES_MAX} bytes together"
-    )
+    return Problem("HEAD_TOO_LARGE", f"request line and headers exceed {HEAD_BYTES_MAX} bytes")

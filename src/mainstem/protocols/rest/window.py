@@ -1,7 +1,7 @@
-"""Reading a window of messages: only the batches that hold it are decoded, within bounds.
+"""Reads a window of messages: only the batches that contain it are decoded, within limits.
 
-Damage ends a window: what lies before it is answered, and a window that begins at the damage is
-answered with the reason. Decoding gives way to other work of the node every few hundred records.
+Damaged data ends a window: messages before it are returned, and a window that starts at the damage
+is an error. Decoding yields to other tasks of the node every few hundred records.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _RECORD_OVERHEAD_BYTES = 160  # the names of the fields in JSON
 
 
 class MessageWindow(Struct):
-    """What was found, and where the next window begins."""
+    """The messages of a window, and where the next window starts."""
 
     records: list[Record]
     next_offset: int
@@ -34,7 +34,7 @@ class MessageWindow(Struct):
 
 
 class WindowReader:
-    """Reads windows, a few at a time, so that many readers cannot fill memory or stop the node."""
+    """Reads windows, a few at a time, so that many readers cannot fill memory or block the node."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(WINDOWS_AT_ONCE_MAX)
@@ -43,7 +43,7 @@ class WindowReader:
     async def window(self, look: StableStreamReader, start: int, *, limit: int) -> MessageWindow:
         """Up to ``limit`` committed messages from ``start`` on."""
         if self._waiting >= WINDOWS_WAITING_MAX:
-            raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers wait")
+            raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers are waiting")
         self._waiting += 1
         try:
             async with self._turn:
@@ -53,7 +53,7 @@ class WindowReader:
 
 
 class _Reading:
-    """One window on its way."""
+    """One window being read."""
 
     def __init__(self, look: StableStreamReader, start: int, limit: int) -> None:
         self._look = look
@@ -62,7 +62,7 @@ class _Reading:
         self._window = MessageWindow([], start)
 
     async def run(self) -> MessageWindow:
-        """Read until the window is full, the bytes are spent or the stream ends."""
+        """Read until the window is full, the byte limit is reached or the stream ends."""
         window = self._window
         try:
             while await self._read_on():
@@ -74,10 +74,10 @@ class _Reading:
         return window
 
     async def _read_on(self) -> bool:
-        """Take in one more piece of the log; whether more is wanted."""
+        """Read one more piece of the log; whether the window needs more."""
         window = self._window
         asked = window.next_offset
-        # The fewer messages are wanted, the less is read at once; a batch comes whole anyway.
+        # A small limit reads less at once; a batch is read whole anyway.
         found = await self._look.piece(asked, min(READ_BYTES, self._left_bytes))
         if found is None:
             return False
@@ -93,10 +93,10 @@ class _Reading:
         return True
 
     async def _decode(self, batch: memoryview) -> bool:
-        """Take the records of one batch; False when the window is full."""
+        """Decode the records of one batch; False when the window is full."""
         window = self._window
         records = records_of(batch, limit_bytes=BATCH_PLAIN_BYTES_MAX)
-        # The first step checks and unpacks the whole batch, which other threads can do as well.
+        # The first step checks and decompresses the whole batch, which can run in a thread.
         record = await asyncio.to_thread(_first, records)
         seen = 0
         while record is not None:
@@ -113,7 +113,7 @@ class _Reading:
         return True
 
     def _take(self, record: Record) -> bool:
-        """Add a record unless it would make the answer too long; one always fits."""
+        """Add a record unless the response would be too long; the first one always fits."""
         window = self._window
         size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
         size += sum(len(name) + len(value or b"") + 40 for name, value in record.headers)

@@ -1,11 +1,11 @@
-"""How a full queue says no before a message is stored: it lends credit to routers.
+"""Admission control: rejects publishes before they are stored when a queue is full.
 
     owner: CreditLender ──lend (messages, bytes)──▶ CreditBalance: router
            ◀──────────── offers use it up ─────────────
 
-A queue that refuses (or blocks) lends only what is free, so publishing never overfills it.
-Messages that consumers return may: the queue then exceeds its limit by at most what it had lent. A
-queue that drops its head needs no credit.
+A queue that refuses (or blocks) lends routers only its free space, so publishing never overfills
+it. Messages that consumers return may: the queue then exceeds its limit by at most what it had
+lent. A queue that drops its head needs no credit.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from mainstem.model.limits import QUEUE_LENDERS_MAX
 
 
 class Credit(NamedTuple):
-    """So many messages, of so many bytes in all; None is no bound on bytes."""
+    """A number of messages and their total bytes; None is no limit on bytes."""
 
     messages: int
     size_bytes: int | None
@@ -25,21 +25,21 @@ NOTHING = Credit(0, 0)
 
 
 class CreditLender:
-    """The owner's side: what each router may still send."""
+    """The side of the queue's owner: the credit that each router has left."""
 
     def __init__(self) -> None:
         self._lent: dict[str, Credit] = {}
-        # Somebody asked and got nothing.
+        # A request for credit was not satisfied.
         self.is_wanted = False
 
     @property
     def lent(self) -> Credit:
-        """What routers have and did not use."""
+        """The credit that routers have not used yet."""
         messages = sum(credit.messages for credit in self._lent.values())
         return Credit(messages, sum(credit.size_bytes or 0 for credit in self._lent.values()))
 
     def lend(self, router: str, wanted: Credit, free: Credit) -> Credit:
-        """Lend what is wanted, as far as it is free.
+        """Lend the requested credit, as far as it is free.
 
         Raises:
             InvalidRequest: too many routers have credit.
@@ -64,7 +64,7 @@ class CreditLender:
         return Credit(messages, size_bytes)
 
     def used(self, router: str, messages: int, size_bytes: int) -> None:
-        """An offer came: its credit is used up."""
+        """Deduct the credit that an offer used."""
         before = self._lent.get(router)
         if before is None:
             return
@@ -72,11 +72,11 @@ class CreditLender:
         self._lent[router] = Credit(max(0, before.messages - messages), after_bytes)
 
     def router_gone(self, router: str) -> None:
-        """A router will not use its credit any more, or gave it back."""
+        """Withdraw the credit of a router that is gone or returned it."""
         self._lent.pop(router, None)
 
     def take_credit_request(self, free: Credit) -> bool:
-        """Whether somebody who got nothing can be told to ask again."""
+        """Whether a router whose request was not satisfied can ask again; resets the request."""
         lent = self.lent
         has_bytes = free.size_bytes is None or free.size_bytes > (lent.size_bytes or 0)
         if not self.is_wanted or free.messages <= lent.messages or not has_bytes:
@@ -86,7 +86,7 @@ class CreditLender:
 
 
 class CreditBalance:
-    """The router's side: what one queue lent it."""
+    """The side of the router: the credit that one queue lent it."""
 
     __slots__ = ("messages", "size_bytes")
 
@@ -95,7 +95,7 @@ class CreditBalance:
         self.size_bytes: int | None = 0
 
     def put(self, credit: Credit) -> None:
-        """Credit came from the owner."""
+        """Add credit from the owner."""
         self.messages += credit.messages
         if credit.size_bytes is None:
             self.size_bytes = None
@@ -103,11 +103,11 @@ class CreditBalance:
             self.size_bytes += credit.size_bytes
 
     def can_pay(self, size_bytes: int) -> bool:
-        """Whether a message of that size may go to the queue."""
+        """Whether the credit suffices for a message of that size."""
         return self.messages > 0 and (self.size_bytes is None or self.size_bytes >= size_bytes)
 
     def pay(self, size_bytes: int) -> None:
-        """A message goes to the queue."""
+        """Deduct the credit for a message."""
         self.messages -= 1
         if self.size_bytes is not None:
             self.size_bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""What a router knows of queues that may refuse: their credit, and whether they are full."""
+"""A router's state of queues that may refuse: their credit, and whether they are full."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ class RouterCredits:
     def __init__(self) -> None:
         self._balances: dict[str, tuple[Overflow, CreditBalance]] = {}
         self._closed: set[str] = set()
-        # Whether no queue has a say: asked for every message.
+        # Whether no queue can refuse; checked for every message.
         self.is_plain = True
 
     def lacks(self, queue: str, size_bytes: int) -> bool:
-        """Whether a queue that refuses has to be asked before a message may go there."""
+        """Whether the credit of a queue is too low for a message of that size."""
         known = self._balances.get(queue)
         return known is None or not known[1].can_pay(size_bytes)
 
     def put(self, queue: str, overflow: Overflow, credit: Credit) -> None:
-        """A queue that refuses lent credit."""
+        """Add credit that a queue lent."""
         known = self._balances.get(queue)
         balance = CreditBalance() if known is None else known[1]
         balance.put(credit)
@@ -29,7 +29,7 @@ class RouterCredits:
         self.is_plain = False
 
     def set_open(self, queue: str, *, is_open: bool) -> None:
-        """A queue that needs no credit is full, or no longer."""
+        """Note that a queue without credit is full, or no longer."""
         if is_open:
             self._closed.discard(queue)
         else:
@@ -37,13 +37,13 @@ class RouterCredits:
         self.is_plain = not self._balances and not self._closed
 
     def forget(self, queue: str) -> None:
-        """A queue was deleted."""
+        """Remove a deleted queue."""
         self._balances.pop(queue, None)
         self._closed.discard(queue)
         self.is_plain = not self._balances and not self._closed
 
     def pay(self, queues: Sequence[str], size_bytes: int) -> None:
-        """A message goes to these queues: it uses up credit."""
+        """Deduct the credit for a message to these queues."""
         if self._balances:
             for queue in queues:
                 if queue in self._balances:
@@ -52,7 +52,7 @@ class RouterCredits:
     def weighed(
         self, queues: Sequence[str], size_bytes: int
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Who refuses a message, who of them wants it as a dead letter, and who makes it wait."""
+        """The queues that refuse a message, those of them that dead-letter it, those that block."""
         refused = [queue for queue in queues if queue in self._closed]
         dead: list[str] = []
         blocked: list[str] = []

@@ -1,10 +1,10 @@
-"""How full the memory for queues is, and what follows from it.
+"""Memory pressure: the levels of memory use by queues, and their consequences.
 
     80 %  publishers are slowed down
     90 %  publishes are refused
     95 %  queues that may drop their oldest messages do so, the largest first
 
-A level is left five points below where it was entered, so that it does not flicker.
+A level is left five points below where it was entered, so that it does not oscillate.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Pressure(IntEnum):
-    """What to do with publishers."""
+    """How publishers are treated."""
 
     ACCEPT = 0
     SLOW = 1
@@ -22,7 +22,7 @@ class Pressure(IntEnum):
 
 
 class WatermarkLevels(Struct, frozen=True):
-    """Where each level begins, in percent of the memory that queues may use."""
+    """Where each level starts, in percent of the memory that queues may use."""
 
     slow: int = 80
     refuse: int = 90
@@ -45,7 +45,7 @@ class Watermarks:
         self.level = Pressure.ACCEPT
 
     def on_used(self, used_bytes: int) -> Pressure:
-        """So much is in use; the level that follows."""
+        """Update the memory in use; returns the resulting level."""
         percent = 100 * used_bytes / self.memory_bytes_max
         while self.level < Pressure.OVERFLOW and percent >= self._enter[self.level + 1]:
             self.level = Pressure(self.level + 1)
@@ -54,13 +54,13 @@ class Watermarks:
         return self.level
 
     def excess_bytes(self, used_bytes: int) -> int:
-        """How much has to go until publishes may be accepted again."""
+        """How many bytes have to be freed until publishes are accepted again."""
         allowed = (self._enter[Pressure.REFUSE] - self._relief) * self.memory_bytes_max // 100
         return max(0, used_bytes - allowed)
 
 
 class SharedMemory:
-    """The memory of all shards of a node: each tells what it uses, the sum decides."""
+    """The memory of all shards of a node: each reports its use, the sum determines the level."""
 
     def __init__(self, memory_bytes_max: int, marks: WatermarkLevels | None = None) -> None:
         self._memory_bytes_max = memory_bytes_max
@@ -68,14 +68,14 @@ class SharedMemory:
         self.used_bytes: dict[int, int] = {}
 
     def share(self) -> Watermarks:
-        """What one more shard is measured by."""
+        """Create the watermarks of one more shard."""
         number = len(self.used_bytes)
         self.used_bytes[number] = 0
         return _Share(self, number, self._memory_bytes_max, self._marks)
 
 
 class _Share(Watermarks):
-    """The watermarks of one shard, which know what the others use."""
+    """The watermarks of one shard, which include the use of the others."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class _Share(Watermarks):
         self._number = number
 
     def on_used(self, used_bytes: int) -> Pressure:
-        """So much is in use here; the level that follows from all of it."""
+        """Update the memory in use by this shard; returns the level for all shards."""
         self._memory.used_bytes[self._number] = used_bytes
         return super().on_used(sum(self._memory.used_bytes.values()))
 
     def excess_bytes(self, used_bytes: int) -> int:
-        """How much has to go here; what others use is theirs to drop as well."""
+        """How many bytes this shard has to free; the other shards free memory as well."""
         others = sum(self._memory.used_bytes.values()) - self._memory.used_bytes[self._number]
         return min(used_bytes, super().excess_bytes(used_bytes + others))

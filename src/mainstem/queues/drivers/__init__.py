@@ -1,1 +1,1 @@
-"""All queues of a node in service: loading, virtual hosts, dead letters and upkeep."""
+"""Drivers of all queues of a node: loading, virtual hosts, dead letters and upkeep."""

@@ -1,9 +1,9 @@
-"""Bodies that an abandoned queue keeps from being dropped are appended anew, so the rest can go.
+"""Copies bodies that abandoned queues still need, so that the start of a stream can be deleted.
 
-A single message that nobody fetches would hold all records behind it in their stream. Where what
-is held grows beyond a limit, and little of it is needed, the few bodies that are needed move to the
-end of their namespace's data stream. A header says which exchange they came from: routers pass over
-them, and whoever gets the message does not see it.
+A single message that is not consumed would pin all later records of its stream. Where the pinned
+bytes exceed a limit and few of them are needed, the needed bodies are appended to the end of the
+data stream of their virtual host. A header records the original exchange: routers skip such
+records, and consumers do not see the header.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from mainstem.queues.storage.ledger import QueuedItem
 from mainstem.streams.writer.stream_driver import StreamWriter
 
 PINNED_BYTES_MAX = 1024 * MIB
-# Moving is worth it where at most this share of what is held is needed.
+# Bodies are moved only if at most this share of the pinned bytes is needed.
 _NEEDED_SHARE_MAX = 0.25
 _MOVED_AT_ONCE = 1_000
 _PASSED_OVER = 60
 
 
 class PinnedMessage(NamedTuple):
-    """A message whose body stands in the way."""
+    """A message whose body pins older records."""
 
     shard: QueueShardDriver
     queue: int
@@ -45,11 +45,11 @@ class BodyRelocator:
     def __init__(self, runtime: QueuesDriver, pinned_bytes_max: int = PINNED_BYTES_MAX) -> None:
         self._runtime = runtime
         self.pinned_bytes_max = pinned_bytes_max
-        # Streams that were looked at in vain, and how often they are passed over.
+        # Streams that were checked without result, and for how many rounds they are skipped.
         self._futile_rounds: dict[StreamId, int] = {}
 
     async def run_once(self) -> int:
-        """Look at every stream once; how many bodies were moved."""
+        """Check every stream once; returns the number of moved bodies."""
         moved = 0
         for space in list(self._runtime.hosts.by_name.values()):
             for stream in list(space.exchanges.all_streams()):
@@ -59,14 +59,14 @@ class BodyRelocator:
         return moved
 
     def _is_futile(self, stream: StreamId) -> bool:
-        """Whether it is too early to look at all messages of a stream again."""
+        """Whether a stream is skipped in this round."""
         left = self._futile_rounds.get(stream, 0)
         if left:
             self._futile_rounds[stream] = left - 1
         return left > 0
 
     def _held(self, writer: StreamWriter) -> tuple[int | None, int]:
-        """The offset before which bodies are in the way, if any are, and the bytes before it."""
+        """The offset before which bodies are to be moved, if any, and the bytes before it."""
         segments = [segment for held in writer.ranges for segment in held.segments]
         if sum(segment.size for segment in segments) <= self.pinned_bytes_max:
             return None, 0
@@ -127,7 +127,7 @@ class BodyRelocator:
 
 
 def _moved(message: Message, exchange: str, now_ms: int) -> Record:
-    """The record that keeps a body at its new place; it says where it came from, once."""
+    """The record of a moved body; a header records the original exchange."""
     if not message.headers or message.headers[-1][0] != MOVED_HEADER:
         mark = (MOVED_HEADER, exchange.encode())
         message = message._replace(headers=(*message.headers, mark))

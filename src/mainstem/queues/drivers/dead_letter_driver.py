@@ -1,7 +1,7 @@
-"""Dead letters: read the body, write its history, publish it, then let the original go.
+"""Dead letters: reads the body, adds the history, publishes, then removes the original.
 
-After a crash the letters of all condemned messages are due again. Those that were appended before
-are found by their ids in the streams of their exchange, from the time of the oldest death on.
+After a crash the letters of all condemned messages are due again. Those that were already appended
+are found by their ids in the streams of their exchange, from the time of the oldest letter on.
 """
 
 import asyncio
@@ -55,12 +55,12 @@ class DeadLetterer:
         self._next_token = 0
 
     def forget(self) -> None:
-        """Everything is loaded anew: what is owed will be due again."""
+        """Reset before a reload: unfinished letters will be due again."""
         self._publishers.clear()
         self._owed.clear()
 
     def recovered(self, shard: QueueShardDriver, letters: Sequence[DeadLetter]) -> None:
-        """Letters that may have been appended before a crash."""
+        """Publish letters after a restart, except those that were appended before."""
         if not letters:
             return
         known: dict[tuple[str, str], set[bytes]] = {}
@@ -80,14 +80,14 @@ class DeadLetterer:
         self.dead_letter(shard, left)
 
     def dead_letter(self, shard: QueueShardDriver, letters: Sequence[DeadLetter]) -> None:
-        """Publish dead letters; their originals go once they are committed."""
+        """Publish dead letters; their originals are removed once they are committed."""
         for letter in letters:
             entry = shard.live.shard.queues.entries.get(letter.queue)
             if entry is not None and not self._publish(shard, letter, entry):
                 self._dead_letter(shard, letter)
 
     def refused(self, namespace: str, queue: str, message: Message, routing: Routing) -> None:
-        """A full queue refused a message that is to become a dead letter."""
+        """Publish the dead letter of a message that a full queue refused."""
         space = self._hosts.by_name[namespace]
         shard, number = space.queues.by_name[queue]
         settings = shard.live.shard.queues.entries[number].settings
@@ -106,7 +106,7 @@ class DeadLetterer:
             self._counts.dropped[Reason.OVERFLOW] += 1
 
     def _publish(self, shard: QueueShardDriver, letter: DeadLetter, entry: QueueState) -> bool:
-        """Publish one; False where there is nothing to publish, or nowhere."""
+        """Publish one letter; False if the body or the exchange no longer exists."""
         space = self._hosts.by_name[entry.name.namespace]
         target = entry.settings.dead_letter_exchange
         published = self._bodies.read_published(letter.stream, letter.pointer.offset)
@@ -138,9 +138,9 @@ class DeadLetterer:
     def _send(
         self, space: VirtualHost, settings: QueueSettings, letter: Message, token: int
     ) -> bool:
-        """Publish a letter; False where every queue that it would enter closes a cycle."""
+        """Publish a letter; False if all its target queues would close a cycle."""
         target = settings.dead_letter_exchange
-        assert target is not None, "whoever sends a letter knows where to"
+        assert target is not None, "checked by the callers"
         key = settings.dead_letter_key
         if key is not None:
             for name in _COPIES:
@@ -183,7 +183,7 @@ class DeadLetterer:
             shard.take(letter.queue, effects)
 
     def _appended(self, namespace: str, exchange: str, since_ms: int) -> set[bytes]:
-        """The ids of all letters that an exchange got since a time."""
+        """The ids of all letters that an exchange received since a time."""
         found: set[bytes] = set()
         for stream in self._hosts.by_name[namespace].exchanges.streams.get(exchange, ()):
             writer = stream.writer
@@ -201,12 +201,12 @@ class DeadLetterer:
 
 
 def dead_letter_id(shard: QueueShardDriver, letter: DeadLetter) -> str:
-    """The name of a letter: of its shard, queue, lane and sequence, none of which is used twice."""
+    """The id of a letter: shard, queue, lane and sequence, which are never reused."""
     return f"{shard.live.partition}-{letter.queue}-{letter.lane}-{letter.sequence}"
 
 
 def _sound(message: Message) -> Message:
-    """The message without a history that is none."""
+    """The message without an invalid history."""
     try:
         death_history_of(message)
     except Corrupt:

@@ -1,14 +1,14 @@
-"""All queues of this node: loaded from their internal topic, served, kept, and tidied up.
+"""All queues of this node: loaded from their internal topic, served, stored, and maintained.
 
-    __queues        facts, in shards: a queue belongs to the shard that its name falls on, what is
-                    known of a namespace to the shard that the namespace falls on
-    __queue_data    bodies of what is published to queues by name
-    topics          bodies of what is published to exchanges, one topic each
+    __queues        facts, in shards: a queue belongs to the shard that its name hashes to, the
+                    state of a virtual host to the shard that the host's name hashes to
+    __queue_data    bodies of messages published to queues by name
+    topics          bodies of messages published to exchanges, one topic per exchange
 
-Nothing of this is there before the first declaration. In a cluster one node serves all queues: the
-one that writes all these streams, which are placed alike so that they move together; all others say
-who it is. Where facts cannot be stored, or a stream is taken by another node, everything is let go
-and loaded anew: queues that are not durable are lost then, consumers are told.
+These topics are created by the first declaration. In a cluster one node serves all queues: the
+one that writes all these streams, which are placed alike so that they move together; other nodes
+redirect to it. If facts cannot be stored, or another node takes over a stream, everything is
+unloaded and loaded again: queues that are not durable are lost, and consumers are notified.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ QUEUES_CONFIGS = {
     "retention.bytes": "-1",
     "max.message.bytes": "16842752",
 }
-# Bodies go once no queue needs them; retention is looked at when a segment is full.
+# Bodies are deleted once no queue needs them; retention is checked when a segment is full.
 DATA_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "60000",
     "segment.bytes": "67108864",
-    # How large a message may be is for the protocols to say.
+    # The protocols limit the size of messages.
     "max.message.bytes": str(BATCH_BYTES_MAX),
 }
 
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicRequirement(NamedTuple):
-    """A topic that has to be there."""
+    """A topic that has to exist."""
 
     name: str
     partitions: int
@@ -73,14 +73,14 @@ class TopicRequirement(NamedTuple):
 
 
 class TopicAccess(NamedTuple):
-    """How queues reach topics.
+    """Access of queues to topics.
 
     Args:
-        ensure: creates a topic if it is not there.
-        delete: takes a topic away.
-        is_there: whether there is a topic of that name.
+        ensure: creates a topic if it does not exist.
+        delete: deletes a topic.
+        is_there: whether a topic of that name exists.
         writers: the streams of a topic; empty if there is none. Raises if another node writes.
-        trim: (topic, partition, before): lets a stream start later.
+        trim: (topic, partition, before): deletes the records before an offset.
         flush: writes all that is staged.
     """
 
@@ -93,7 +93,7 @@ class TopicAccess(NamedTuple):
 
 
 class QueuesDriver:
-    """Loads all queues of this node, serves them, and lets them go."""
+    """Loads all queues of this node, serves and unloads them."""
 
     def __init__(
         self,
@@ -119,20 +119,20 @@ class QueuesDriver:
 
     @property
     def shards(self) -> Sequence[QueueShardDriver]:
-        """The shards in service; none while nothing is."""
+        """The loaded shards; empty while queues are not served."""
         return self.hosts.shards
 
     # Start and stop
 
     def start(self) -> None:
-        """Begin to load what is stored, if anything ever was."""
+        """Start to load the stored queues, if there are any."""
         if self.topics.is_there(QUEUES_TOPIC):
             self.serve()
         else:
             self._ready.set()
 
     def serve(self) -> None:
-        """Load what is stored, as soon as this node may, unless that is under way or done."""
+        """Load the stored queues as soon as this node may, unless that is in progress or done."""
         self._retry.set()
         if not self._is_serving:
             self._is_serving = True
@@ -143,25 +143,25 @@ class QueuesDriver:
             self._run(self._serve(wait_s=0.0))
 
     async def ready(self) -> None:
-        """Wait until what is stored is loaded."""
+        """Wait until the stored queues are loaded."""
         await self._ready.wait()
         if self.hosts.refusal is not None:
             raise self.hosts.refusal
 
     def stream_opened(self, stream: StreamWriter) -> None:
-        """This node writes a stream from now on: perhaps it may serve queues."""
+        """Load queues if this node has become the writer of their streams."""
         if not self.shards and stream.topic == QUEUES_TOPIC:
             self.serve()
 
     def stream_lost(self, stream: StreamId) -> None:
-        """Another node writes a stream from now on, or it is gone."""
+        """Unload queues if this node no longer writes one of their streams."""
         needed = set(self._fact_streams) if self.shards else set()
         needed |= {each.writer.id for each in self.hosts.all_streams()}
         if stream in needed:
-            self._fail(Unavailable(ErrorCode.NOT_COORDINATOR, "queues move to another node"))
+            self._fail(Unavailable(ErrorCode.NOT_COORDINATOR, "queues are moving to another node"))
 
     async def stop(self) -> None:
-        """Keep what is known and serve nothing more."""
+        """Store the current state and stop."""
         for task in self._tasks:
             task.cancel()
         self._flusher.flush()
@@ -172,13 +172,13 @@ class QueuesDriver:
         self._unload(Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping"))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let work go on by itself until it ends or the node stops."""
+        """Run a task until it ends or the node stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def ensure(self, namespace: str) -> VirtualHost:
-        """The namespace, with all topics that it needs."""
+        """The virtual host, with all topics that it needs."""
         await self.ready()
         self.hosts.check_fresh()
         known = self.hosts.by_name.get(namespace)
@@ -208,18 +208,18 @@ class QueuesDriver:
     # Loading
 
     def _shard_failed(self, shard: QueueShardDriver, error: MainstemError) -> None:
-        """Facts could not be stored: the machines are ahead of their streams."""
-        _log.error("shard %d of queues could not be stored: %s", shard.live.partition, error)
+        """Reload after a failed write: the state machines are ahead of their streams."""
+        _log.error("facts of queue shard %d could not be stored: %s", shard.live.partition, error)
         self._fail(Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, str(error)))
 
     def _fail(self, error: MainstemError) -> None:
         if self.hosts.refusal is None:
             self._unload(error)
-            # What could not be stored now will hardly be in the next moment.
+            # A write that failed now would probably fail again immediately.
             self._run(self._serve(wait_s=RELOAD_S))
 
     def _unload(self, error: MainstemError) -> None:
-        """Serve nothing, for a reason, which is told to all who publish and consume."""
+        """Stop serving; all publishers and consumers get the error."""
         self.hosts.refusal = error
         for shard in self.shards:
             shard.close(error)
@@ -230,7 +230,7 @@ class QueuesDriver:
         self._ready.set()
 
     async def _serve(self, wait_s: float) -> None:
-        """Load what is stored; where that cannot be, again and again, and at once when told to."""
+        """Load the stored queues; retries after failures, immediately if requested."""
         self._retry.clear()
         while True:
             try:
@@ -287,10 +287,10 @@ class QueuesDriver:
         self._ready.set()
 
     def _host(self, namespace: str) -> VirtualHost:
-        """A virtual host in service.
+        """A loaded virtual host.
 
         Raises:
-            Unavailable: nothing is loaded.
+            Unavailable: no queues are loaded.
         """
         known = self.hosts.by_name.get(namespace)
         if known is None:
@@ -304,7 +304,7 @@ class QueuesDriver:
         return known
 
     def _open(self, host: VirtualHost) -> None:
-        """Take a virtual host up where it was left."""
+        """Open the streams of a virtual host after loading."""
         taken = {DEFAULT_EXCHANGE: data_topic(host.name)}
         taken |= {each.exchange: each.topic for each in host.state.topics.values()}
         for exchange, topic in taken.items():
@@ -321,7 +321,7 @@ class QueuesDriver:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Our bug: the node's handler decides what becomes of a node without its queues.
+            # A bug: the node's exception handler decides how to continue without queues.
             task.get_loop().call_exception_handler(
-                {"message": "queues failed", "exception": error, "task": task}
+                {"message": "a task of the queues failed", "exception": error, "task": task}
             )

@@ -1,10 +1,10 @@
-"""What queues do now and then: keep cursors, shorten their streams, let go of what nobody needs.
+"""Periodic upkeep of queues: stores cursors, compacts their streams, deletes what is unused.
 
-* cursors of routers are kept once a second; after a crash less has to be routed again;
-* a shard whose facts have become many times what is true writes it down anew, and drops the rest;
-* the topic of an exchange that is gone is deleted once no queue has a message there;
-* retention may take what no queue needs: ``floor`` tells what is needed; what few messages pin is
-  moved out of the way (``body_relocation_driver``).
+* cursors of routers are stored once a second, so that less is routed again after a crash;
+* a shard with many more facts than its state needs writes a snapshot and drops older facts;
+* the topic of a deleted exchange is deleted once no queue has a message there;
+* retention may delete bodies that no queue needs: ``floor`` is the limit; bodies pinned by few
+  messages are moved (``body_relocation_driver``).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class QueueUpkeep:
         self.movers = BodyRelocator(runtime)
 
     async def run(self) -> None:
-        """Tick after tick, for ever."""
+        """Run one tick per interval, forever."""
         tick = 0
         while True:
             await asyncio.sleep(TICK_S)
@@ -50,7 +50,7 @@ class QueueUpkeep:
             try:
                 await self.run_once(is_full=tick % PINS_EVERY_TICKS == 0)
             except MainstemError as error:
-                _log.warning("the upkeep of queues waits: %s", error)
+                _log.warning("queue upkeep failed and will be retried: %s", error)
 
     async def run_once(self, *, is_full: bool) -> None:
         """Do the work of one tick."""
@@ -68,18 +68,18 @@ class QueueUpkeep:
                 await self.shorten(shard)
 
     def floor(self, stream: StreamWriter) -> int:
-        """The first offset of a stream that a queue may need; what is committed, if none does.
+        """The first offset of a stream that a queue may need; the committed end if none does.
 
-        What was noted stays true: queues only ever get messages from behind a cursor.
+        A noted floor stays valid: queues only get messages from behind a cursor.
         """
         noted = self._floors.get(stream.id) if self._runtime.shards else None
         if noted is not None:
             return noted
-        # Not looked at yet: nothing may go.
+        # Not computed yet: nothing may be deleted.
         return stream.start_offset if self._is_needed(stream) else stream.committed
 
     def note_floors(self) -> None:
-        """Look at every queue once, for all streams."""
+        """Compute the floors of all streams from all queues."""
         floors: dict[StreamId, int] = {}
         for space in self._runtime.hosts.by_name.values():
             for stream in space.exchanges.all_streams():
@@ -92,7 +92,7 @@ class QueueUpkeep:
         self._floors = floors
 
     async def shorten(self, shard: QueueShardDriver) -> None:
-        """Write down what is true now and drop what led there."""
+        """Write a snapshot of a shard and drop the facts before it."""
         shard.run_turn()
         start = shard.live.written
         facts = list(shard.live.shard.snapshot())
@@ -108,7 +108,7 @@ class QueueUpkeep:
             return False
         if runtime.shards:
             return runtime.context.bodies.is_queue_stream(stream.id)
-        # Another node has all streams of queues; while they are loaded here nobody knows.
+        # Unless another node serves the queues, the floors are unknown until they are loaded.
         refusal = runtime.hosts.refusal
         return refusal is None or refusal.code is not ErrorCode.NOT_COORDINATOR
 

@@ -1,7 +1,7 @@
-"""One virtual host in service: its queues, its exchanges, and who publishes there.
+"""One virtual host: its queues, its exchanges, and publishing.
 
-What is published goes to the stream of its exchange; what the stream's router offers goes to the
-shards of the queues.
+A published message goes to the stream of its exchange; pointers that the stream's router offers go
+to the shards of the queues.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from mainstem.queues.publishing.publisher_driver import QueuePublisher
 from mainstem.queues.routing.exchange import DEFAULT_EXCHANGE
 from mainstem.queues.shards.shard_driver import QueueShardDriver
 
-# A key gives a number below this, and the remainder by its partitions the partition.
+# The hash of a key is below this; modulo the number of partitions it gives the partition.
 _KEY_HASH_MAX = 2**31 - 1
 
 
 class VirtualHost:
-    """Serves one virtual host to publishers; ``home`` keeps its topology."""
+    """Serves one virtual host to publishers; the shard ``home`` stores its topology."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class VirtualHost:
         self.exchanges = VirtualHostExchanges(self.state, home, self.queues, flusher, context)
 
     def begin(self, queue: Queue, effects: Effects) -> None:
-        """A queue is new: what was appended before is not for it."""
+        """Exclude messages that were appended before from a new queue."""
         if sources := self.exchanges.sources():
             queue.body.record(SourcesPassed(queue.body.id, tuple(sources)), effects)
 
     def remove_queue(self, name: str) -> None:
-        """A queue is gone: its bindings go, and nothing is owed to it."""
+        """Remove a deleted queue with its bindings and pending offers."""
         if self.queues.remove(name):
             self.exchanges.queue_gone(name)
 
@@ -61,10 +61,10 @@ class VirtualHost:
         routing: Routing,
         token: int,
     ) -> None:
-        """A publisher has a message for an exchange."""
+        """Publish a message to an exchange."""
         streams = self.exchanges.streams.get(exchange)
         if streams is None:
-            # Raises where there is no such exchange; without a stream nobody is bound to it.
+            # Raises for an unknown exchange; one without a stream has no bindings.
             if self.state.topology.live.exchange(exchange).internal and not publisher.is_forced:
                 raise InvalidRequest(
                     ErrorCode.RESERVED_NAME, f"exchange '{exchange}' is internal", subject=exchange
@@ -87,7 +87,7 @@ class VirtualHost:
         routing: Routing,
         first: int,
     ) -> bool:
-        """A publisher has messages for one stream; False where each has to be looked at."""
+        """Publish messages to one stream; False if they have to be published one by one."""
         streams = self.exchanges.streams.get(exchange)
         if streams is None or (len(streams) > 1 and exchange != DEFAULT_EXCHANGE):
             return False
@@ -97,7 +97,7 @@ class VirtualHost:
         return streams[at].batcher.publish_many(publisher, messages, routing, first)
 
     def admission_changed(self, queue: str, *, is_open: bool) -> None:
-        """A queue takes messages, or takes none."""
+        """Notify routers that a queue accepts messages, or no longer does."""
         needs_credit = queue in self.queues.refusing
         for stream in self.exchanges.all_streams():
             if not needs_credit:

@@ -1,7 +1,7 @@
-"""The exchanges of one namespace: their topology, their streams, and how far each is routed.
+"""The exchanges of one virtual host: their topology, their streams, and their routing cursors.
 
 change ─▶ facts ─▶ home shard ─▶ committed ─▶ answered
-            └─▶ routers note from which offset on it holds
+            └─▶ routers note from which offset on it is valid
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,20 +47,20 @@ class VirtualHostExchanges:
         self._cursors = RouterCursors()
         self.streams: dict[str, list[ExchangeStream]] = {}
         self._level = Pressure.ACCEPT
-        # Exchanges that are gone: what was published to them before is still confirmed and routed.
+        # Streams of deleted exchanges: messages published before are still confirmed and routed.
         self._leaving: dict[str, list[ExchangeStream]] = {}
 
     def record(self, fact: InSpace) -> None:
-        """Something happened here: remember it, and let the home shard keep it."""
+        """Apply a fact, and store it in the home shard."""
         self.state.replay(fact)
         self._home.store(SpaceFact(self._queues.host, fact))
 
     def change(self, facts: Sequence[TopologyFact]) -> None:
-        """Exchanges or bindings change from the next message on."""
+        """Change exchanges or bindings, effective from the next message on."""
         if not facts:
             return
         self._queues.changed()
-        # What was published before is appended before, so that offsets tell old from new.
+        # Messages published before are appended before, so that offsets separate old and new.
         self._flusher.flush()
         affected = self.state.topology.upstream(_sources(facts))
         for fact in facts:
@@ -75,14 +75,14 @@ class VirtualHostExchanges:
                 self.retire_exchange(fact.name)
 
     def prepare(self, writers: Sequence[StreamWriter]) -> None:
-        """New streams are routed from where they end now; kept before anything is published."""
+        """Store the start cursor of new streams before anything is published to them."""
         for writer in writers:
             if writer.id not in self.state.positions:
                 self.record(CursorMoved(writer.id, writer.committed, self.state.topology.version))
 
     def open_exchange(self, exchange: str, writers: Sequence[StreamWriter]) -> None:
-        """The streams of an exchange serve from now on; they are prepared."""
-        # Declared again before all was done, it goes on where it is.
+        """Open the prepared streams of an exchange."""
+        # An exchange that is declared again before its routing finished keeps its streams.
         going_on = self._leaving.pop(exchange, None)
         self.streams[exchange] = going_on or [self._opened(exchange, writer) for writer in writers]
         self.note_exchange(exchange)
@@ -104,14 +104,14 @@ class VirtualHostExchanges:
         return ExchangeStream(batcher, self._queues, self._cursors)
 
     def note_exchange(self, exchange: str) -> None:
-        """An exchange was declared: what its streams need to know of it."""
+        """Pass the properties of a declared exchange to its streams."""
         if exchange in self.state.topology.live:
             described = self.state.topology.live.exchange(exchange)
             for stream in self.streams.get(exchange, ()):
                 stream.batcher.described(described)
 
     def retire_exchange(self, exchange: str) -> None:
-        """An exchange is gone: nothing more is taken; what was is confirmed and routed."""
+        """Close a deleted exchange to publishers; accepted messages are still routed."""
         error = InvalidRequest(
             ErrorCode.UNKNOWN_EXCHANGE, f"exchange '{exchange}' was deleted", subject=exchange
         )
@@ -122,12 +122,12 @@ class VirtualHostExchanges:
             self._leaving[exchange] = streams
 
     def is_done(self, stream: ExchangeStream) -> bool:
-        """Whether a stream's exchange is gone, and all that it took is in its queues."""
+        """Whether a stream's exchange is deleted, and all its messages are in their queues."""
         is_routed = stream.router.cursor >= stream.writer.next_offset
         return stream.exchange in self._leaving and is_routed
 
     def close_exchange(self, exchange: str) -> bool:
-        """Let go of an exchange that is gone; False where it is not done yet."""
+        """Close the streams of a deleted exchange; False if routing is not finished."""
         streams = self._leaving.get(exchange, ())
         if not all(map(self.is_done, streams)):
             return False
@@ -143,7 +143,7 @@ class VirtualHostExchanges:
         return (stream for streams in served for stream in streams)
 
     def sources(self) -> list[tuple[StreamId, int]]:
-        """Where streams end that may be routed again from before it, now or after a crash."""
+        """The ends of streams whose records may be routed again, now or after a crash."""
         self._flusher.flush()
         return [
             (stream.writer.id, stream.writer.next_offset)
@@ -152,7 +152,7 @@ class VirtualHostExchanges:
         ]
 
     def keep_cursors(self) -> None:
-        """Keep how far each stream is routed, and forget versions that nobody needs."""
+        """Store the routing cursor of each stream, and drop topology versions no longer needed."""
         moved = self._cursors.take_moved()
         for stream in moved:
             router = stream.router
@@ -162,14 +162,14 @@ class VirtualHostExchanges:
             self.state.topology.forget(min(versions, default=self.state.topology.version))
 
     def queue_gone(self, queue: str) -> None:
-        """A queue is gone: its bindings go, and nothing is owed to it."""
+        """Remove a deleted queue with its bindings and pending offers."""
         self.change(self.state.topology.queue_gone(queue))
         for stream in self.all_streams():
             if stream.router.on_queue_gone(queue) is not None:
                 self._cursors.moved(stream)
 
     def on_pressure(self, level: Pressure) -> None:
-        """Memory for queues runs short, or does no longer."""
+        """Set the memory pressure of all routers."""
         self._level = level
         for stream in self.all_streams():
             stream.router.pressure = level

@@ -17,10 +17,10 @@ OnRefused = Callable[[str, str, Message, Routing], None]
 
 
 class VirtualHostQueues:
-    """Finds the queues of one virtual host and asks them for space.
+    """Finds the queues of one virtual host and requests credit from them.
 
-    ``refusing``: queues that refuse or block when they are full. ``revision`` counts up with every
-    change of queues, exchanges and bindings.
+    ``refusing``: queues that refuse or block when they are full. ``revision`` counts the
+    changes of queues, exchanges and bindings.
     """
 
     def __init__(self, host: str, on_refused: OnRefused) -> None:
@@ -31,7 +31,7 @@ class VirtualHostQueues:
         self.revision = 0
 
     def add(self, name: str, shard: QueueShardDriver, number: int) -> None:
-        """A queue was declared, perhaps with other settings than before."""
+        """Add a declared queue, or update its settings."""
         self.changed()
         self.by_name[name] = (shard, number)
         queue = shard.shard.queue(number)
@@ -41,7 +41,7 @@ class VirtualHostQueues:
             self.refusing.discard(name)
 
     def remove(self, name: str) -> bool:
-        """A queue is gone; whether it was there."""
+        """Remove a deleted queue; returns whether it existed."""
         if self.by_name.pop(name, None) is None:
             return False
         self.refusing.discard(name)
@@ -49,14 +49,14 @@ class VirtualHostQueues:
         return True
 
     def changed(self) -> None:
-        """Queues, exchanges or bindings changed: routes that are remembered hold no longer."""
+        """Invalidate cached routes after a change of queues, exchanges or bindings."""
         self.revision += 1
 
     def need(self, name: str, connection: str) -> tuple[QueueShardDriver, int, Queue]:
         """A queue and its shard.
 
         Raises:
-            InvalidRequest: there is none, or it belongs to another connection.
+            InvalidRequest: it does not exist, or belongs to another connection.
         """
         known = self.by_name.get(name)
         if known is None:
@@ -66,7 +66,7 @@ class VirtualHostQueues:
         return shard, number, queue
 
     def offer(self, stream: ExchangeStream, offer: Offer) -> None:
-        """Messages are for a queue."""
+        """Offer messages to a queue."""
         known = self.by_name.get(offer.queue)
         if known is None:
             stream.on_stored(offer.queue, offer.pointers[-1].offset + 1)
@@ -74,12 +74,12 @@ class VirtualHostQueues:
             known[0].offer(known[1], offer, stream)
 
     def lend(self, queue: str, router: str, wanted: Credit) -> tuple[Overflow, Credit]:
-        """Ask a queue that refuses for space."""
+        """Request credit from a queue that refuses."""
         shard, number = self.by_name[queue]
         body = shard.shard.queue(number)
-        assert body is not None, "queues are listed as long as they are there"
+        assert body is not None, "queues are listed while they exist"
         return body.body.settings.overflow, body.admission.lend(router, wanted)
 
     def refused(self, queue: str, message: Message, routing: Routing) -> None:
-        """A full queue wants what it refuses to be a dead letter."""
+        """Dead-letter a message that a full queue refused."""
         self._on_refused(self.host, queue, message, routing)

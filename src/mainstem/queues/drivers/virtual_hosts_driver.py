@@ -1,4 +1,4 @@
-"""All virtual hosts in service by name, the shards behind them, and their publishers."""
+"""All virtual hosts by name, their shards, and their publishers."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class VirtualHosts:
-    """Finds virtual hosts and shards, and passes on what becomes of queues.
+    """Finds virtual hosts and shards, and forwards events of queues.
 
-    ``refusal`` says why nothing is served, if nothing is; ``is_slow`` that publishers should wait,
-    because memory for queues runs short.
+    ``refusal`` is the reason why queues are not served, if they are not; ``is_slow``: publishers
+    should wait, because memory for queues is short.
     """
 
     def __init__(self, counts: QueueCounts) -> None:
@@ -34,12 +34,12 @@ class VirtualHosts:
 
     @property
     def lapse(self) -> "MainstemError | None":
-        """Why another node may serve queues by now; None as long as none can."""
-        # All streams of queues have the same writer, and its lease is the lease of the node.
+        """Why another node may serve queues by now; None while this node's lease is valid."""
+        # All streams of queues have the same writer, whose lease is that of the node.
         return self.shards[0].live.lapse if self.shards else None
 
     def check_fresh(self) -> None:
-        """Refuse to answer from memory alone while another node may know more.
+        """Refuse to answer from memory alone if another node may have newer state.
 
         Raises:
             Unavailable: the lease of this node has ended.
@@ -49,12 +49,12 @@ class VirtualHosts:
             raise lapse
 
     def forget(self) -> None:
-        """Everything will be loaded anew."""
+        """Reset before a reload."""
         self.shards = []
         self.by_name = {}
 
     def find(self, namespace: str) -> VirtualHost | None:
-        """A virtual host in service; None where nothing was ever declared there.
+        """A virtual host; None if nothing was declared in it.
 
         Raises:
             Unavailable: queues are not served now.
@@ -64,7 +64,7 @@ class VirtualHosts:
         return self.by_name.get(namespace)
 
     def home_of(self, namespace: str) -> QueueShardDriver:
-        """The shard that keeps the topology of a virtual host."""
+        """The shard that stores the topology of a virtual host."""
         return self.shards[partition_for(namespace, len(self.shards))]
 
     def shard_of(self, name: QueueName) -> QueueShardDriver:
@@ -84,29 +84,29 @@ class VirtualHosts:
         *,
         is_forced: bool = False,
     ) -> QueuePublisher:
-        """Somebody wants to publish."""
+        """Create a publisher."""
         publisher = QueuePublisher(self, namespace, settled, flow, is_forced=is_forced)
         if flow is not None:
             self._publishers.add(publisher)
         return publisher
 
     def has_queue(self, namespace: str, name: str) -> bool:
-        """Whether a queue is in service."""
+        """Whether a queue exists."""
         host = self.by_name.get(namespace)
         return host is not None and name in host.queues.by_name
 
     def queue_gone(self, name: QueueName) -> None:
-        """A queue was deleted."""
+        """Remove a deleted queue."""
         host = self.by_name.get(name.namespace)
         if host is not None:
             host.remove_queue(name.name)
 
     def admission_changed(self, name: QueueName, *, is_open: bool) -> None:
-        """A queue takes messages, or takes none."""
+        """Notify routers that a queue accepts messages, or no longer does."""
         self.by_name[name.namespace].admission_changed(name.name, is_open=is_open)
 
     def pressure_changed(self) -> None:
-        """Publishers are to be treated otherwise."""
+        """Notify publishers of changed memory pressure."""
         level = max((shard.shard.pressure for shard in self.shards), default=Pressure.ACCEPT)
         for host in self.by_name.values():
             host.exchanges.on_pressure(level)

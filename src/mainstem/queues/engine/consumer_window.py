@@ -1,15 +1,15 @@
-"""How much a consumer may have in its hands: one notion for every protocol.
+"""How many deliveries a consumer may have: one concept for all protocols.
 
-AMQP's prefetch and MQTT's receive-maximum bound what is unsettled. Link credit of AMQP 1.0 and the
-credit of native and gRPC clients is used up by deliveries and granted anew. A window has both; a
-channel-wide prefetch is a second window that several consumers share.
+AMQP's prefetch and MQTT's receive-maximum limit unsettled deliveries. Link credit of AMQP 1.0 and
+the credit of native and gRPC clients is used up by deliveries and granted again. A window has both;
+a channel-wide prefetch is a second window that several consumers share.
 """
 
 
 class ConsumerWindow:
     """Limits the unsettled deliveries of a consumer.
 
-    0 means no bound on what is unsettled, None no bound on deliveries.
+    0 means no limit on unsettled deliveries, None no limit on credit.
     """
 
     __slots__ = ("bytes_max", "credit", "messages_max", "unsettled", "unsettled_bytes")
@@ -27,8 +27,8 @@ class ConsumerWindow:
     def is_open(self) -> bool:
         """Whether one more message may be sent.
 
-        Bytes close the window once they are reached: a message that is larger than the window as
-        such still gets through, alone.
+        Bytes close the window once their limit is reached: a message that is larger than the limit
+        is still delivered, alone.
         """
         if self.messages_max and self.unsettled >= self.messages_max:
             return False
@@ -38,19 +38,19 @@ class ConsumerWindow:
 
     @property
     def is_limited(self) -> bool:
-        """Whether what is unsettled has a bound."""
+        """Whether unsettled deliveries are limited."""
         return bool(self.messages_max or self.bytes_max)
 
     def hold(self) -> None:
-        """Let nothing through until ``let_go``; for windows without credit."""
+        """Close the window until ``let_go``; for windows without credit."""
         self.credit = 0
 
     def let_go(self) -> None:
-        """Let through what there is space for."""
+        """Open the window again."""
         self.credit = None
 
     def sent(self, size_bytes: int, *, is_settled: bool) -> None:
-        """A message went out; one that needs no acknowledgement uses up credit only."""
+        """Count a delivery; one that needs no acknowledgement uses only credit."""
         if self.credit is not None:
             self.credit -= 1
         if not is_settled:
@@ -58,7 +58,7 @@ class ConsumerWindow:
             self.unsettled_bytes += size_bytes
 
     def settled(self, size_bytes: int, messages: int = 1) -> None:
-        """Messages were settled, or taken back."""
+        """Count messages that were settled or taken back."""
         self.unsettled -= messages
         self.unsettled_bytes -= size_bytes
         assert self.unsettled >= 0, "more was settled than sent"

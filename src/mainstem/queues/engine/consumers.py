@@ -1,8 +1,8 @@
-"""The consumers of a lane and whose turn it is.
+"""The consumers of a lane, and which of them gets the next message.
 
-The most urgent consumers that have space come first, in turn among equals. With a *single active*
-consumer only one gets messages: the most urgent, then the one that came first. A more urgent one
-that comes later takes over when the active one has nothing left unsettled, so that order holds.
+Consumers of the highest priority with space come first, in turn among equals. With a *single
+active* consumer only one gets messages: the one of the highest priority, then the oldest. A later
+one of higher priority takes over when the active one has nothing unsettled, so that order is kept.
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ class Consumer:
         return self.window.is_open and (self.shared is None or self.shared.is_open)
 
     def sent(self, size_bytes: int) -> None:
-        """A message went out to it."""
+        """Count a delivery."""
         self.window.sent(size_bytes, is_settled=self.no_ack)
         if self.shared is not None:
             self.shared.sent(size_bytes, is_settled=self.no_ack)
 
     def settled(self, size_bytes: int, messages: int = 1) -> None:
-        """It settled messages, or lost them."""
+        """Count messages that it settled or lost."""
         self.window.settled(size_bytes, messages)
         if self.shared is not None:
             self.shared.settled(size_bytes, messages)
@@ -52,13 +52,13 @@ class Consumer:
 class Consumers:
     """Chooses the next consumer of a queue.
 
-    Consumers without space wait aside until they are told to have some.
+    Consumers without space are skipped until they are marked as ready.
     """
 
     def __init__(self, *, is_single_active: bool) -> None:
         self._is_single_active = is_single_active
         self._all: dict[str, Consumer] = {}
-        # Priority -> those who may have space, in the order of their turns.
+        # Priority -> consumers that may have space, in the order of their turns.
         self._turns: dict[int, dict[str, Consumer]] = {}
         self._priorities: list[int] = []
         self.active: Consumer | None = None
@@ -71,11 +71,11 @@ class Consumers:
         return iter(self._all.values())
 
     def get(self, consumer_id: str) -> Consumer | None:
-        """The consumer of that name."""
+        """The consumer with that id."""
         return self._all.get(consumer_id)
 
     def add(self, consumer: Consumer) -> None:
-        """Take one in; its turn comes after that of its equals."""
+        """Add a consumer behind others of its priority."""
         self._all[consumer.id] = consumer
         if self._best is None or consumer.priority > self._best.priority:
             self._best = consumer
@@ -86,14 +86,14 @@ class Consumers:
         consumer = self._all.pop(consumer_id)
         self._forget(consumer)
         if self._best is consumer:
-            # The first of equals is the one that came first.
+            # ``max`` returns the first of equals: the oldest.
             self._best = max(self._all.values(), key=lambda each: each.priority, default=None)
         if self.active is consumer:
             self.active = None
         self._choose()
 
     def mark_ready(self, consumer: Consumer) -> None:
-        """A consumer may have space again."""
+        """Mark a consumer as having space again."""
         if consumer.id not in self._all:
             return
         turns = self._turns.get(consumer.priority)
@@ -104,13 +104,13 @@ class Consumers:
         self._choose()
 
     def full(self, consumer: Consumer) -> None:
-        """A consumer has no space left: it waits aside, and then its turn comes after others'."""
+        """Remove a consumer without space from the turns; later it is last among its equals."""
         turns = self._turns.get(consumer.priority)
         if turns is not None:
             turns.pop(consumer.id, None)
 
     def next(self) -> Consumer | None:
-        """Whose turn it is; it is then behind its equals."""
+        """The next consumer; it becomes the last among its equals."""
         if self._is_single_active:
             active = self.active
             is_free = active is not None and active.has_space and active is self._best
@@ -128,7 +128,7 @@ class Consumers:
         return None
 
     def _choose(self) -> None:
-        """Another one becomes active where the active one went, or is to go and holds nothing."""
+        """Change the active consumer if it is gone, or is to be replaced and holds nothing."""
         if not self._is_single_active:
             return
         if self.active is None or not self.active.window.unsettled:

@@ -1,7 +1,7 @@
-"""What a queue wants done: store the facts, then send, then append dead letters, then tell.
+"""The effects of a queue, in order: store facts, send deliveries, append dead letters, notify.
 
-A delivery may go out once its facts are written; whoever is promised that a settlement lasts is
-told once they are committed. A dead letter is appended before ``on_dead_lettered`` settles the
+A delivery may be sent once its facts are written; a settlement is confirmed as durable once its
+facts are committed. A dead letter is appended before ``on_dead_lettered`` settles the
 original.
 """
 
@@ -14,7 +14,7 @@ from mainstem.queues.settings import QueueName
 
 
 class Deliver(NamedTuple):
-    """Hand a message to a consumer. ``number`` names the delivery when it is settled."""
+    """Deliver a message to a consumer. ``number`` identifies the delivery when it is settled."""
 
     queue: int
     consumer: str
@@ -22,18 +22,18 @@ class Deliver(NamedTuple):
     sequence: int
     stream: StreamId
     pointer: Pointer
-    # How many times it has been handed out, this time included, and how many times it failed.
+    # Number of deliveries, including this one, and number of failures.
     attempt: int
     failures: int
 
     @property
     def redelivered(self) -> bool:
-        """Whether somebody has had the message before."""
+        """Whether the message was delivered before."""
         return self.attempt > 1
 
 
 class DeadLetter(NamedTuple):
-    """Append a message to the dead letter exchange; (queue, lane, sequence) names it for ever."""
+    """Append a message to the dead letter exchange; (queue, lane, sequence) is a permanent id."""
 
     queue: int
     lane: int
@@ -46,7 +46,7 @@ class DeadLetter(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Messages left without a dead letter; for the metrics."""
+    """Messages were removed without a dead letter; for the metrics."""
 
     queue: int
     reason: Reason
@@ -55,7 +55,7 @@ class Dropped(NamedTuple):
 
 
 class LeaseLost(NamedTuple):
-    """A consumer kept a message for too long: it is no longer its own."""
+    """The lease of a consumer expired: the message is delivered to another one."""
 
     queue: int
     consumer: str
@@ -63,28 +63,28 @@ class LeaseLost(NamedTuple):
 
 
 class ActiveChanged(NamedTuple):
-    """Another consumer is the single active one; None if nobody is there."""
+    """The single active consumer changed; None if there is none."""
 
     queue: int
     consumer: str | None
 
 
 class ConsumerCancelled(NamedTuple):
-    """A consumer gets nothing more, for its queue is gone."""
+    """A consumer was cancelled, because its queue is gone."""
 
     queue: int
     consumer: str
 
 
 class QueueGone(NamedTuple):
-    """A queue was deleted, by somebody or by itself."""
+    """A queue was deleted, by a client or automatically."""
 
     queue: int
     name: QueueName
 
 
 class AdmissionChanged(NamedTuple):
-    """Whether routers may offer messages to a queue, or ask for credit again."""
+    """Whether routers may offer messages to a queue, or request credit again."""
 
     queue: int
     is_open: bool
@@ -95,9 +95,9 @@ Notice = LeaseLost | ActiveChanged | ConsumerCancelled | QueueGone | AdmissionCh
 
 @dataclass(slots=True)
 class Effects:
-    """Holds what the driver of a queue is to do.
+    """The effects that the driver of a queue has to carry out.
 
-    ``count`` answers requests that ask for a number of messages.
+    ``count`` is the answer to requests for a number of messages.
     """
 
     facts: list[QueueFact] = field(default_factory=list)
@@ -105,6 +105,6 @@ class Effects:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
-    # Delivery numbers that nobody holds: settled before, or lost.
+    # Delivery numbers that are not held: already settled, or lost.
     unknown: list[int] = field(default_factory=list)
     count: int = 0

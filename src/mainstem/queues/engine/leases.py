@@ -1,7 +1,7 @@
-"""The messages in consumers' hands, and until when they may keep them.
+"""Leases: unsettled messages, their holders, and how long they may keep them.
 
-Deliveries of a queue are numbered; a consumer settles by number. Whoever took a message *holds* it:
-a consumer, also after it was cancelled, or a session that asked for single messages.
+Deliveries of a queue are numbered; a consumer settles by number. The *holder* of a message is a
+consumer, also after it was cancelled, or a session that requested single messages.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from mainstem.queues.storage.ledger import QueuedItem
 
 
 class Lease(Struct, gc=False, eq=False):
-    """One message in somebody's hands."""
+    """One unsettled message and its holder."""
 
     number: int
     holder: str
@@ -52,7 +52,7 @@ class Leases:
         consumer: Consumer | None,
         until_ms: int | None,
     ) -> int:
-        """Somebody takes a message, for ever or until then; the number of the delivery."""
+        """Lease a message until a time, or without limit; returns the number of the delivery."""
         self._next = number = self._next + 1
         held = self._held.get(holder)
         if held is None:
@@ -64,7 +64,7 @@ class Leases:
         return number
 
     def end(self, holder: str, number: int) -> Lease | None:
-        """The holder lets go of a message, if it has it."""
+        """End the lease of a holder, if it has it."""
         held = self._held.get(holder)
         lease = None if held is None else held.pop(number, None)
         if held is None or lease is None:
@@ -77,18 +77,18 @@ class Leases:
         return lease
 
     def up_to(self, holder: str, number: int) -> list[int]:
-        """All that the holder has been given up to a delivery."""
+        """The numbers of a holder's leases up to a delivery."""
         return [each for each in self._held.get(holder, ()) if each <= number]
 
     def of(self, holder: str) -> list[int]:
-        """All that the holder has."""
+        """The numbers of all leases of a holder."""
         return list(self._held.get(holder, ()))
 
     def next_ms(self) -> int | None:
-        """When the first lease ends."""
+        """When the first lease expires."""
         return self._deadlines.next_ms()
 
     def overdue(self, now_ms: int, limit: int) -> list[Lease]:
-        """Leases that have ended by themselves."""
+        """End and return expired leases."""
         found = (self.end(holder, number) for number, holder in self._deadlines.due(now_ms, limit))
         return [lease for lease in found if lease is not None]

@@ -1,7 +1,7 @@
-"""Messages that leave from the line: too many, too old, purged, or without a body.
+"""Removal of waiting messages: overflow, expiry, purge, or a missing body.
 
-A queue that drops its head drops the oldest of its least urgent messages; so urgent ones are not
-lost to make space for others. In a fan-out the message goes for every subscriber at once.
+A queue that drops its head drops the oldest message of the lowest priority, so messages of higher
+priority are kept. In a fan-out the message is removed for all subscribers at once.
 """
 
 from collections.abc import Collection
@@ -15,14 +15,14 @@ from mainstem.queues.storage.ledger import FanoutMessage, QueuedItem
 
 
 def enforce_limits(body: QueueOperations, now_ms: int, effects: Effects) -> None:
-    """Drop from the head what does not fit; queues that refuse do so beforehand."""
+    """Drop messages that exceed the limits from the head; queues that refuse do so beforehand."""
     settings = body.settings
     if not settings.is_limited or settings.overflow.needs_credit:
         return
     free = body.free
     if free.messages >= 0 and (free.size_bytes is None or free.size_bytes >= 0):
         return
-    # A limit that was lowered may be far exceeded; one turn drops as much as one turn delivers.
+    # A lowered limit may be far exceeded; one turn drops as many as one turn delivers.
     too_many = min(-free.messages, DELIVERIES_PER_TURN_MAX)
     drop_oldest(body, too_many, -(free.size_bytes or 0), now_ms, effects)
     left = body.free
@@ -32,7 +32,7 @@ def enforce_limits(body: QueueOperations, now_ms: int, effects: Effects) -> None
 def drop_oldest(
     body: QueueOperations, messages: int, size_bytes: int, now_ms: int, effects: Effects
 ) -> None:
-    """Drop from the head until so many messages and so many bytes are gone, or a turn is over."""
+    """Drop that many messages and bytes from the head, at most as many as a turn allows."""
     if body.ledger.is_fanout:
         whole: list[FanoutMessage] = []
         for message in body.ledger.messages.values():
@@ -63,7 +63,7 @@ def drop_messages(
     now_ms: int,
     effects: Effects,
 ) -> None:
-    """Messages of a fan-out go, whoever owes them, and also from the hands of who has them."""
+    """Remove messages of a fan-out for all subscribers, including unsettled deliveries."""
     if not messages:
         return
     for message in messages:
@@ -86,7 +86,7 @@ def drop_messages(
 
 
 def expire(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> None:
-    """Messages whose time is over, and that nobody has, go."""
+    """Remove expired messages that are not leased."""
     by_lane: dict[int, list[QueuedItem]] = {}
     for lane_id, sequence in body.expiry.due(now_ms, limit):
         lane = body.lanes.get(lane_id)
@@ -111,9 +111,9 @@ def expire(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> 
 def purge(
     body: QueueOperations, now_ms: int, effects: Effects, moved: Collection[int] | None = None
 ) -> None:
-    """Everything goes that is in nobody's hands; there are no dead letters of it.
+    """Remove all messages that are not leased, without dead letters.
 
-    With ``moved`` only these go, and count as settled: they stand elsewhere.
+    With ``moved`` only these are removed, and count as settled: they are in another queue.
     """
     if body.ledger.is_fanout:
         whole = [message for message in body.ledger.messages.values() if message.reason is None]
@@ -133,7 +133,7 @@ def purge(
 
 
 def _least(lane: SubscriberQueue) -> QueuedItem | None:
-    """What is dropped first: of what is ready, then of what waits for its time."""
+    """The message to drop first: among ready ones, then among delayed ones."""
     sequence = lane.ready.least()
     if sequence is None:
         sequence = lane.delayed.first()

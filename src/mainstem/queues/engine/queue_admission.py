@@ -1,7 +1,7 @@
-"""Whether a queue takes messages: the owner's end of admission.
+"""Decides whether a queue accepts messages: the owner's side of admission.
 
-Queues that refuse or block lend credit. All others are open until they hold as many messages as any
-queue may; then routers are told to refuse until half of the excess space is back.
+Queues that refuse or block lend credit. All others are open until they have the maximum number of
+messages of any queue; then routers refuse until a sixteenth of that number is free.
 """
 
 from mainstem.model.limits import QUEUE_MESSAGES_MAX
@@ -9,7 +9,7 @@ from mainstem.queues.admission.credit import Credit, CreditLender
 from mainstem.queues.engine.effects import AdmissionChanged, Effects
 from mainstem.queues.engine.queue_operations import QueueOperations
 
-# A closed gate opens again when this much is free, so that it does not swing with every message.
+# A closed queue opens again when this much is free, so that it does not change with every message.
 _REOPEN_AT = QUEUE_MESSAGES_MAX - QUEUE_MESSAGES_MAX // 16
 
 
@@ -23,19 +23,19 @@ class QueueAdmission:
 
     @property
     def lent(self) -> Credit:
-        """What routers may still send."""
+        """The credit that routers have left."""
         return self._lender.lent
 
     def lend(self, router: str, wanted: Credit) -> Credit:
-        """Credit for a router; nothing if there is none, and a notice once there is."""
+        """Lend credit to a router; if there is none, a notice follows once there is."""
         return self._lender.lend(router, wanted, self._body.free)
 
     def used(self, router: str, messages: int, size_bytes: int) -> None:
-        """A router sent messages."""
+        """Deduct credit for messages of a router."""
         self._lender.used(router, messages, size_bytes)
 
     def router_gone(self, router: str) -> None:
-        """A router will send no more of what it may."""
+        """Withdraw the credit of a router."""
         self._lender.router_gone(router)
 
     def notify(self, effects: Effects) -> None:

@@ -4,10 +4,10 @@
                         │  Queue  │ ◀──settled── (acknowledge, return, reject)
        on_time ───────▶ └─────────┘ ──DeadLetter──▶ exchange, then on_dead_lettered
 
-Promises: what was settled never comes back; everything else is delivered again, in the order of its
-sequence within its priority; nobody has a message that somebody else has; a message is gone only by
-an acknowledgement or for a reason. ``now_ms`` counts milliseconds since 1970 and never goes back
-while a node runs: its driver adds what has passed on the monotonic clock to the date it began with.
+Guarantees: settled messages never return; all others are delivered again, in the order of their
+sequence within their priority; a message has at most one holder at a time; a message is removed
+only by an acknowledgement or for a recorded reason. ``now_ms`` counts milliseconds since 1970 and
+never goes back while a node runs: the driver adds the monotonic clock to the date at its start.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.engine import overflow, settling, subscribers
 from mainstem.queues.engine.consumer_registry import ConsumerRegistry
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import ActiveChanged, ConsumerCancelled, Effects
+from mainstem.queues.engine.effects import ActiveChanged, Effects
 from mainstem.queues.engine.queue_admission import QueueAdmission
 from mainstem.queues.engine.queue_operations import QueueOperations
 from mainstem.queues.engine.settling import Settlement
@@ -42,7 +42,7 @@ from mainstem.queues.storage.ledger import QueuedItem, QueueLedger
 class Queue:
     """Decides for one queue: offers, consumers, settlements, time.
 
-    ``body`` is for those who look, not for those who change.
+    ``body`` is read-only for other classes.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Queue:
         self._active: str | None = None
 
     def next_ms(self) -> int | None:
-        """When ``on_time`` is to be called."""
+        """When ``on_time`` has to be called."""
         body = self.body
         if body.has_more:
             return 0
@@ -70,20 +70,20 @@ class Queue:
         return min((time for time in times if time is not None), default=None)
 
     def on_recovered(self, now_ms: int) -> Effects:
-        """The queue was rebuilt: dead letters that may not have been appended are due again."""
+        """Make dead letters due again that may not have been appended before the restart."""
         effects = Effects()
         settling.condemned(self.body, effects)
         return self._done(now_ms, effects)
 
     def on_changed(self, settings: QueueSettings, now_ms: int) -> Effects:
-        """The queue was declared anew with other settings, none of them hard to change."""
+        """Apply changed settings, none of them hard to change."""
         self.body.settings = self.consumer_registry.settings = settings
         return self._done(now_ms, Effects())
 
     def on_offered(
         self, stream: StreamId, pointers: tuple[Pointer, ...], now_ms: int, router: str = ""
     ) -> Effects:
-        """Messages come from a router; those that came before are passed over."""
+        """Add messages from a router; those that were added before are ignored."""
         effects = Effects()
         body = self.body
         self.admission.used(router, len(pointers), sum([each.size_bytes for each in pointers]))
@@ -120,10 +120,10 @@ class Queue:
         is_exclusive: bool = False,
         subscriber: str | None = None,
     ) -> Effects:
-        """A consumer comes; a named subscriber of a fan-out counts from now on.
+        """Add a consumer; a named subscriber of a fan-out is registered.
 
         Raises:
-            InvalidRequest: somebody is there alone, or wants to be; the name is taken.
+            InvalidRequest: the id is in use, or exclusive access conflicts with other consumers.
         """
         effects = Effects()
         body = self.body
@@ -139,48 +139,34 @@ class Queue:
         return self._done(now_ms, effects)
 
     def on_cancelled(self, consumer_id: str, now_ms: int) -> Effects:
-        """A consumer wants no more; what it has stays in its hands."""
+        """Cancel a consumer; it keeps its unsettled messages."""
         subscribers.leave(self.body, self.consumer_registry, consumer_id, now_ms)
         return self._done(now_ms, Effects())
 
     def on_gone(self, holder: str, now_ms: int) -> Effects:
-        """A consumer, or a session, is lost; what it had returns to its place."""
+        """Remove a consumer or session; its unsettled messages return to their positions."""
         effects = Effects()
         subscribers.leave(self.body, self.consumer_registry, holder, now_ms)
         settling.release(self.body, holder, now_ms, effects)
         return self._done(now_ms, effects)
 
-    def on_unsubscribed(self, subscriber: str, now_ms: int) -> Effects:
-        """A named subscriber of a fan-out counts no longer."""
-        effects = Effects()
-        body = self.body
-        lanes = [each for each in body.lanes.values() if each.ledger.subscriber == subscriber]
-        for lane in lanes if body.ledger.is_fanout else ():
-            for consumer in list(lane.consumers):
-                subscribers.leave(body, self.consumer_registry, consumer.id, now_ms)
-                settling.release(body, consumer.id, now_ms, effects)
-                effects.notices.append(ConsumerCancelled(body.id, consumer.id))
-            lane.is_leaving = True
-            lane.absent_since_ms = now_ms
-        return self._done(now_ms, effects)
-
     def on_window(self, consumer_id: str, now_ms: int) -> Effects:
-        """The window of a consumer, or one that it shares, was changed by its session."""
+        """Continue after a session changed the window of a consumer, or its shared one."""
         consumer = self.consumer_registry.get(consumer_id)
         if consumer is not None:
             self.body.lanes[consumer.lane].consumers.mark_ready(consumer)
         return self._done(now_ms, Effects())
 
     def on_get(self, holder: str, now_ms: int, *, no_ack: bool = False) -> Effects:
-        """Somebody asks for one message; ``count`` tells how many are left.
+        """Deliver one message to a session; ``count`` is the number of messages left.
 
         Raises:
-            InvalidRequest: a fan-out has no message that is anybody's.
+            InvalidRequest: the queue is a fan-out.
         """
         body = self.body
         if body.ledger.is_fanout:
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, "messages of a fan-out are for its subscribers"
+                ErrorCode.INVALID_REQUEST, "a fan-out delivers to subscribers only"
             )
         effects = Effects()
         self.consumer_registry.used(now_ms)
@@ -208,9 +194,9 @@ class Queue:
         *,
         multiple: bool = False,
     ) -> Effects:
-        """A consumer settles deliveries; with ``multiple`` all that it has up to the last one.
+        """Settle deliveries of a holder; with ``multiple`` all of them up to the last one.
 
-        ``count`` tells how many were settled, ``unknown`` which were not its own.
+        ``count`` is the number of settled ones, ``unknown`` lists those it does not hold.
         """
         effects = Effects()
         settled = list(numbers)
@@ -220,19 +206,19 @@ class Queue:
         return self._done(now_ms, effects)
 
     def on_dead_lettered(self, lane_id: int, sequences: Iterable[int], now_ms: int) -> Effects:
-        """Dead letters were appended, or nobody wanted them: the originals go."""
+        """Remove originals whose dead letters were appended or have no target."""
         effects = Effects()
         settling.dead_letter(self.body, lane_id, sequences, effects)
         return self._done(now_ms, effects)
 
     def on_purged(self, now_ms: int, moved: Collection[int] | None = None) -> Effects:
-        """All that is in nobody's hands goes, or what of it was moved; ``count``: how many."""
+        """Remove messages that are not leased, or ``moved`` ones of them; ``count``: how many."""
         effects = Effects()
         overflow.purge(self.body, now_ms, effects, moved)
         return self._done(now_ms, effects)
 
     def on_moved(self, stream: StreamId, offsets: Mapping[int, int], now_ms: int) -> Effects:
-        """Bodies that only this queue still needs were appended elsewhere: sequence to offset."""
+        """Update the positions of bodies that were appended again: sequence to offset."""
         effects = Effects()
         if offsets:
             places = tuple(sorted(offsets.items()))
@@ -240,20 +226,20 @@ class Queue:
         return self._done(now_ms, effects)
 
     def on_pressure(self, messages: int, now_ms: int) -> Effects:
-        """Memory runs out: drop the oldest messages; queues that refuse lose nothing."""
+        """Drop the oldest messages to free memory; queues that refuse drop nothing."""
         effects = Effects()
         if not self.body.settings.overflow.needs_credit:
             overflow.drop_oldest(self.body, messages, 0, now_ms, effects)
         return self._done(now_ms, effects)
 
     def on_time(self, now_ms: int) -> Effects:
-        """Time has passed, or a turn was too short for all that was to be delivered."""
+        """Handle expired leases and other timers, and work that exceeded the limit of a turn."""
         effects = Effects()
         settling.take_back(self.body, now_ms, DELIVERIES_PER_TURN_MAX, effects)
         return self._done(now_ms, effects)
 
     def _done(self, now_ms: int, effects: Effects) -> Effects:
-        """What follows from any change: deliver, expire, keep within limits, tell."""
+        """Finish any change: deliver, expire, enforce limits, notify."""
         body = self.body
         body.has_more = False
         if body.ledger.is_fanout:
@@ -277,12 +263,12 @@ class Queue:
 
 
 def _from_now(pointer: Pointer, now_ms: int) -> Pointer:
-    """The pointer of a message that goes to a consumer that waits for it, or expires."""
+    """Replace ``AT_ONCE`` by the present: the message is delivered at once, or expires."""
     return replace(pointer, expires_ms=now_ms) if pointer.expires_ms == AT_ONCE else pointer
 
 
 def _limited(pointer: Pointer, ttl_ms: int, now_ms: int) -> Pointer:
-    """The pointer with the queue's own limit on its life; what waits begins to age afterwards."""
+    """The pointer with the queue's TTL applied, which starts when the message is visible."""
     expires_ms = max(now_ms, pointer.visible_ms) + ttl_ms
     if 0 < pointer.expires_ms <= expires_ms:
         return pointer

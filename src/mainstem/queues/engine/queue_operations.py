@@ -1,8 +1,8 @@
-"""What every verb of a queue is made of: record, hand out, take back, condemn, settle, limit.
+"""The operations of a queue: record, lease, return, condemn, settle, count against limits.
 
-The body keeps three things in step: the ledger (what lasts), the lanes (where each message stands)
-and the leases (who has it). Facts are recorded before lanes are told, so that what a lane sees is
-what a restart would see.
+They keep three things consistent: the ledger (durable state), the lanes (the state of each message)
+and the leases (the holders). Facts are recorded before lanes change, so that a lane sees the same
+state as after a restart.
 """
 
 from collections.abc import Iterable
@@ -43,11 +43,11 @@ class QueueOperations:
         self.leases = Leases()
         self.expiry: Timers[tuple[int, int]] = Timers()
         self.lanes: dict[int, SubscriberQueue] = {}
-        # A turn ended before all that could be delivered was.
+        # A turn ended with messages left that could be delivered.
         self.has_more = False
         for lane in ledger.lanes.values():
             self.add_lane(lane.id, now_ms)
-        # Messages of a fan-out that are condemned as a whole: they count no more.
+        # Messages of a fan-out that are condemned for all subscribers: they count no longer.
         self.dying = Credit(0, 0)
         for message in ledger.messages.values():
             self.time(ALL_LANES, message)
@@ -56,9 +56,9 @@ class QueueOperations:
 
     @property
     def waiting(self) -> Credit:
-        """How many messages, and bytes, count against the limits: those in nobody's hands.
+        """Messages and bytes that count against the limits: those that are not leased.
 
-        In a fan-out each message counts until it is gone.
+        In a fan-out each message counts until it is removed.
         """
         if not self.ledger.is_fanout:
             lane = self.lanes[ONLY_LANE]
@@ -70,14 +70,14 @@ class QueueOperations:
 
     @property
     def ready_count(self) -> int:
-        """How many messages could be delivered now, had consumers space."""
+        """How many messages could be delivered now if consumers had space."""
         if self.ledger.is_fanout:
             return self.waiting.messages
         return len(self.lanes[ONLY_LANE].ready)
 
     @property
     def free(self) -> Credit:
-        """How much fits in."""
+        """The free space."""
         settings = self.settings
         messages, size_bytes = self.waiting
         free = QUEUE_MESSAGES_MAX - len(self.ledger)
@@ -88,14 +88,14 @@ class QueueOperations:
         return Credit(free, settings.max_length_bytes - (size_bytes or 0))
 
     def record(self, fact: QueueFact, effects: Effects) -> None:
-        """Something happened. Queues that do not outlive their node leave no trace."""
+        """Apply a fact; facts of queues that are not durable are not stored."""
         for piece in pieces_of(fact):
             self.ledger.replay(piece)
             if self.settings.is_kept:
                 effects.facts.append(piece)
 
     def add_lane(self, lane_id: int, now_ms: int) -> SubscriberQueue:
-        """A lane that the ledger knows begins to deliver."""
+        """Start delivery for a lane of the ledger."""
         lane = self.lanes[lane_id] = SubscriberQueue(
             self.ledger.lanes[lane_id], self.settings, now_ms
         )
@@ -104,12 +104,12 @@ class QueueOperations:
         return lane
 
     def time(self, lane_id: int, item: QueuedItem) -> None:
-        """Note when the message of a lane expires."""
+        """Set the expiry timer of a message of a lane."""
         if item.pointer.expires_ms and item.reason is None:
             self.expiry.set((lane_id, item.sequence), item.pointer.expires_ms)
 
     def dispatch(self, lane: SubscriberQueue, now_ms: int, effects: Effects) -> None:
-        """Hand out what is ready to those who have space."""
+        """Deliver ready messages to consumers with space."""
         acquired: list[int] = []
         settled: list[QueuedItem] = []
         expired: list[QueuedItem] = []
@@ -143,9 +143,9 @@ class QueueOperations:
     def next_item(
         self, lane: SubscriberQueue, now_ms: int, expired: list[QueuedItem]
     ) -> QueuedItem | None:
-        """The message whose turn it is; those whose time is over are put aside."""
+        """Take the next message; expired ones are collected in ``expired``."""
         while (item := lane.take()) is not None:
-            # What expires at once still goes to a consumer that is there.
+            # A message that expires at once is still delivered to a waiting consumer.
             if not 0 < item.pointer.expires_ms < now_ms:
                 return item
             item.place = MessageState.DYING
@@ -160,7 +160,7 @@ class QueueOperations:
         consumer: Consumer | None,
         now_ms: int,
     ) -> int:
-        """Somebody takes a message into its hands."""
+        """Lease a message to a holder."""
         item.place = MessageState.LEASED
         return self.leases.grant(
             holder, lane, item, consumer, _lease_until_ms(self.settings, now_ms)
@@ -174,9 +174,9 @@ class QueueOperations:
         )  # fmt: skip
 
     def end(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Leases are over: consumers have space again. Those whose message is still there."""
+        """Free the space of consumers; returns the leases whose message still exists."""
         live: list[Lease] = []
-        # The consumers, in the order in which they let go, and what of each one's.
+        # Consumers in the order of their leases, with the sizes of their messages.
         freed: dict[Consumer, tuple[SubscriberQueue, list[int]]] = {}
         for lease in leases:
             item, lane, consumer = lease.item, lease.lane, lease.consumer
@@ -196,9 +196,9 @@ class QueueOperations:
     def give_back(
         self, leases: list[Lease], now_ms: int, effects: Effects, *, is_failure: bool, delay_ms: int
     ) -> None:
-        """Messages return to their place, wait, or have been tried often enough.
+        """Return messages to their positions, delay them, or condemn them after the last attempt.
 
-        ``delay_ms`` below zero stands for the settings' own back-off.
+        A negative ``delay_ms`` means the back-off of the settings.
         """
         exhausted: list[Lease] = []
         stale: list[Lease] = []
@@ -229,7 +229,7 @@ class QueueOperations:
     def condemn_leases(
         self, leases: list[Lease], reason: Reason, now_ms: int, effects: Effects
     ) -> None:
-        """Messages that somebody had will not be delivered again."""
+        """Condemn messages of ended leases."""
         for lane, group in groupby(sorted(leases, key=_by_lane), key=lambda lease: lease.lane):
             self.condemn(lane, [lease.item for lease in group], reason, now_ms, effects)
 
@@ -241,7 +241,7 @@ class QueueOperations:
         now_ms: int,
         effects: Effects,
     ) -> None:
-        """Messages of a lane will not be delivered again; where there is no exchange, they go."""
+        """Stop delivering messages of a lane; without a dead letter exchange they are removed."""
         if not items:
             return
         for item in items:
@@ -258,8 +258,8 @@ class QueueOperations:
         effects.dead_letters += [self.dead_letter(lane.id, item) for item in items]
 
     def dead_letter(self, lane_id: int, item: QueuedItem) -> DeadLetter:
-        """What is appended for a condemned message."""
-        assert item.reason is not None, "only what is condemned becomes a dead letter"
+        """Create the dead letter of a condemned message."""
+        assert item.reason is not None, "only condemned messages become dead letters"
         return DeadLetter(
             self.id, lane_id, item.sequence, item.stream, item.pointer,
             item.reason, item.reason_ms, item.failures,
@@ -272,7 +272,7 @@ class QueueOperations:
         reason: Reason | None,
         effects: Effects,
     ) -> None:
-        """Messages of a lane are gone."""
+        """Remove messages of a lane."""
         if not items:
             return
         if self.expiry:
@@ -284,17 +284,17 @@ class QueueOperations:
             self.note_dropped(items, reason, effects)
 
     def count_dying(self, message: QueuedItem, sign: int) -> None:
-        """A message of a fan-out was condemned, or is gone."""
+        """Count a condemned message of a fan-out, or with -1 a removed one."""
         messages, size_bytes = self.dying
         self.dying = Credit(messages + sign, (size_bytes or 0) + sign * message.pointer.size_bytes)
 
     def note_dropped(self, items: list[QueuedItem], reason: Reason, effects: Effects) -> None:
-        """Tell the metrics."""
+        """Report removed messages to the metrics."""
         size_bytes = sum(item.pointer.size_bytes for item in items)
         effects.dropped.append(Dropped(self.id, reason, len(items), size_bytes))
 
     def _is_exhausted(self, item: QueuedItem, *, is_failure: bool) -> bool:
-        """Whether the message has been tried often enough."""
+        """Whether the message has reached its limit of attempts."""
         attempts, acquired = self.settings.max_attempts, self.settings.max_acquired
         if is_failure and attempts is not None and item.failures + 1 >= attempts:
             return True

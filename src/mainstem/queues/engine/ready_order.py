@@ -1,8 +1,8 @@
-"""The messages of a lane that wait for a consumer: the most urgent first, then the oldest.
+"""The ready messages of a lane: ordered by priority, then by age.
 
-New messages come in order and go to a deque; returned ones go to a heap beside it, and so come out
-in their old place. Messages that leave from the middle leave an empty place behind; when such
-places are in the majority, the level is built anew.
+New messages arrive in order and go to a deque; returned ones go to a heap beside it, and so get
+their old positions. Messages removed from the middle leave a gap; when gaps are in the majority,
+the level is rebuilt.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ class _Level:
 
 
 class ReadyOrder:
-    """Sequences by priority and age; see the module."""
+    """Sequences ordered by priority and age; see the module."""
 
     __slots__ = ("_level_of", "_levels")
 
@@ -36,28 +36,28 @@ class ReadyOrder:
         return sequence in self._level_of
 
     def append(self, sequence: int, priority: int) -> None:
-        """Put a message behind all others of its priority."""
+        """Add a message behind all others of its priority."""
         level = self._levels[priority if priority < len(self._levels) else -1]
         level.fresh.append(sequence)
         level.count += 1
         self._level_of[sequence] = level
 
     def extend(self, sequences: range) -> None:
-        """Put messages that are not urgent behind all others of their kind."""
+        """Add messages of priority 0 behind all others of that priority."""
         level = self._levels[0]
         level.fresh.extend(sequences)
         level.count += len(sequences)
         self._level_of.update(dict.fromkeys(sequences, level))
 
     def put_back(self, sequence: int, priority: int) -> None:
-        """Put a message to its place among others of its priority."""
+        """Insert a message at its position among others of its priority."""
         level = self._levels[priority if priority < len(self._levels) else -1]
         heappush(level.returned, sequence)
         level.count += 1
         self._level_of[sequence] = level
 
     def pop(self) -> int | None:
-        """Take the message whose turn it is."""
+        """Remove and return the next message."""
         here = self._level_of
         if not here:
             return None
@@ -74,14 +74,14 @@ class ReadyOrder:
         return None
 
     def least(self) -> int | None:
-        """The oldest of the least urgent messages: the one to be dropped first."""
+        """The oldest message of the lowest priority, which is dropped first."""
         for level in self._levels:
             if level.count:
                 return self._head(level)
         return None
 
     def discard(self, sequence: int) -> bool:
-        """Take a message from wherever it stands; whether it was there."""
+        """Remove a message at any position; returns whether it was there."""
         level = self._level_of.pop(sequence, None)
         if level is None:
             return False

@@ -1,4 +1,4 @@
-"""How deliveries end: what consumers say, and what becomes of the messages."""
+"""Settlement of deliveries: the outcomes, and what happens to the messages."""
 
 from collections.abc import Iterable
 from enum import Enum, auto
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SettlementOutcome(Enum):
-    """What a consumer says about a message."""
+    """The outcome of a delivery, as the consumer reports it."""
 
     ACKNOWLEDGE = auto()
     RETURN = auto()
@@ -24,7 +24,7 @@ class SettlementOutcome(Enum):
 
 
 class Settlement(Struct, frozen=True):
-    """How deliveries end. ``delay_ms`` below zero leaves the wait to the settings."""
+    """How deliveries are settled. A negative ``delay_ms`` means the delay of the settings."""
 
     outcome: SettlementOutcome
     is_failure: bool = False
@@ -35,7 +35,7 @@ class Settlement(Struct, frozen=True):
 ACKNOWLEDGE = Settlement(SettlementOutcome.ACKNOWLEDGE)
 # A failed attempt: AMQP's nack and reject with requeue.
 RETURN = Settlement(SettlementOutcome.RETURN, is_failure=True)
-# Not tried: AMQP 1.0's released, a consumer that went away.
+# No attempt: AMQP 1.0's released, a consumer that disconnected.
 RELEASE = Settlement(SettlementOutcome.RETURN)
 REJECT = Settlement(SettlementOutcome.REJECT)
 
@@ -48,7 +48,7 @@ def settle(
     now_ms: int,
     effects: Effects,
 ) -> None:
-    """Deliveries end as their holder says; those that it does not hold are listed."""
+    """Settle deliveries of a holder; those that it does not hold are listed in ``unknown``."""
     ended: list[Lease] = []
     for number in numbers:
         lease = body.leases.end(holder, number)
@@ -71,12 +71,12 @@ def settle(
 
 
 def release(body: QueueOperations, holder: str, now_ms: int, effects: Effects) -> None:
-    """All that somebody has returns to its place."""
+    """Return all messages of a holder to their positions."""
     settle(body, holder, body.leases.of(holder), RELEASE, now_ms, effects)
 
 
 def take_back(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> None:
-    """Leases that ran out: the attempt failed, the message goes to somebody else."""
+    """End expired leases: the attempt failed, and the message goes to another consumer."""
     overdue = body.leases.overdue(now_ms, limit)
     if not overdue:
         return
@@ -85,7 +85,7 @@ def take_back(body: QueueOperations, now_ms: int, limit: int, effects: Effects) 
 
 
 def condemned(body: QueueOperations, effects: Effects) -> None:
-    """Every dead letter that is not known to have been appended."""
+    """Make all dead letters due that are not known to have been appended."""
     for lane in body.lanes.values():
         dying = [item for item in lane.ledger.items.values() if item.reason is not None]
         effects.dead_letters += [body.dead_letter(lane.id, item) for item in dying]
@@ -97,7 +97,7 @@ def condemned(body: QueueOperations, effects: Effects) -> None:
 def dead_letter(
     body: QueueOperations, lane_id: int, sequences: Iterable[int], effects: Effects
 ) -> None:
-    """Dead letters were appended, so the originals go; one that is told twice goes once."""
+    """Remove the originals of appended dead letters; repeated calls have no effect."""
     by_reason: dict[Reason, list[int]] = {}
     lane = body.lanes.get(lane_id)
     for sequence in sequences:

@@ -1,11 +1,11 @@
-"""The queues whose names fall on one internal stream: declared, found, deleted, timed.
+"""The queues whose names hash to one internal stream: declare, find, delete, timers.
 
     on_declare ─┐                        ┌─▶ Queue ─▶ Effects ─▶ after(queue) ─▶ alarms, memory
     on_delete   ├─▶ QueueStateTable (facts) ───┤
-    need(name) ─┘                        └─▶ on_time: queues that are due, expired, deserted
+    need(name) ─┘                        └─▶ on_time: queues that are due, expired, unused
 
-The node that writes the stream owns its queues. Queues of one connection, and those that are not
-durable, are in the book as well but leave no facts: they go with the node.
+The node that writes the stream owns its queues. Queues that are exclusive or not durable are in
+the table as well but are not stored as facts: they are lost with the node.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from mainstem.queues.facts import QueueChanged, QueueDeclared, QueueDeleted, Que
 from mainstem.queues.settings import QueueName, QueueSettings, check_name, check_settings
 from mainstem.queues.storage.queue_state import QueueStateTable
 
-# What a message costs its queue's owner in memory: pointer, item, places in tables. Measured.
+# Memory that a message costs its queue's owner: pointer, item, table entries. Measured.
 ITEM_BYTES = 500
 
 
@@ -60,18 +60,18 @@ class QueueShard:
 
     @property
     def pressure(self) -> Pressure:
-        """What is to be done with publishers."""
+        """How publishers are treated."""
         return self._watermarks.level
 
     def queue(self, queue: int) -> Queue | None:
-        """The queue of that number, if it is there."""
+        """The queue with that number, if it exists."""
         return self._queues.get(queue)
 
     def need(self, name: QueueName, connection: str = "") -> tuple[int, Queue]:
-        """The queue of that name.
+        """The queue with that name.
 
         Raises:
-            InvalidRequest: there is none, or it belongs to another connection.
+            InvalidRequest: it does not exist, or belongs to another connection.
         """
         number = self._state.names.get(name)
         if number is None:
@@ -88,7 +88,7 @@ class QueueShard:
         return number, self._queues[number]
 
     def on_recovered(self, now_ms: int) -> Effects:
-        """The shard was rebuilt from its stream."""
+        """Recover all queues after the shard was rebuilt from its stream."""
         effects = Effects()
         for number, queue in list(self._queues.items()):
             merge(effects, self.after(number, queue.on_recovered(now_ms), now_ms))
@@ -103,10 +103,10 @@ class QueueShard:
         connection: str = "",
         policy: OnDifference = OnDifference.FAIL,
     ) -> tuple[DeclareResult, Effects]:
-        """Somebody wants a queue to be there, like this.
+        """Declare a queue.
 
         Raises:
-            InvalidRequest: it is there and differs, or cannot be made.
+            InvalidRequest: it exists and differs, or its settings are invalid.
         """
         effects = Effects()
         known = self._state.names.get(name)
@@ -131,10 +131,10 @@ class QueueShard:
         if_unused: bool = False,
         if_empty: bool = False,
     ) -> Effects:
-        """Somebody wants a queue to be gone; ``count`` tells how many messages were ready.
+        """Delete a queue; ``count`` is the number of messages that were ready.
 
         Raises:
-            InvalidRequest: it is not there, is somebody else's, is used, or holds messages.
+            InvalidRequest: it does not exist, is exclusive to another, is in use, or not empty.
         """
         number, queue = self.need(name, connection)
         if if_unused and len(queue.consumer_registry):
@@ -150,7 +150,7 @@ class QueueShard:
         return effects
 
     def on_connection_gone(self, connection: str, now_ms: int) -> Effects:
-        """A connection ended, and its exclusive queues with it."""
+        """Delete the exclusive queues of a closed connection."""
         effects = Effects()
         for number in sorted(self._exclusive.get(connection, ())):
             self._delete(number, effects)
@@ -158,7 +158,7 @@ class QueueShard:
         return effects
 
     def on_time(self, now_ms: int) -> Effects:
-        """Time has passed."""
+        """Run the queues that are due, and delete expired ones."""
         effects = Effects()
         for number in self._due.due(now_ms, len(self._due)):
             queue = self._queues[number]
@@ -170,11 +170,11 @@ class QueueShard:
         return effects
 
     def next_ms(self) -> int | None:
-        """When ``on_time`` is to be called."""
+        """When ``on_time`` has to be called."""
         return self._due.next_ms()
 
     def after(self, number: int, effects: Effects, now_ms: int) -> Effects:
-        """A verb of a queue was carried out: see when it is due again, and whether it stays."""
+        """Update timer and memory after a request to a queue, and delete it if it is unused."""
         queue = self._queues.get(number)
         if queue is None:
             return effects
@@ -247,7 +247,7 @@ class QueueShard:
             effects.facts.append(fact)
 
     def _weigh(self, effects: Effects, now_ms: int) -> None:
-        """Memory may run out: the queues with most messages that may drop some do so."""
+        """Update the memory pressure; at overflow drop messages of the largest queues."""
         used_bytes = self._messages * ITEM_BYTES
         if self._watermarks.on_used(used_bytes) is not Pressure.OVERFLOW:
             self._unfreeable = 0
@@ -264,13 +264,13 @@ class QueueShard:
             self._counts[number] -= dropped
             self._messages -= dropped
             excess -= dropped
-        # Where nothing may be dropped, asking again helps only once there is more.
+        # If nothing may be dropped, a repeat helps only once there are more messages.
         self._unfreeable = self._messages
         self._watermarks.on_used(self._messages * ITEM_BYTES)
 
 
 def merge(effects: Effects, more: Effects) -> None:
-    """Carry out the second after the first; its count is of its own."""
+    """Append the effects of ``more``, except its count."""
     effects.facts += more.facts
     effects.deliveries += more.deliveries
     effects.dead_letters += more.dead_letters

@@ -1,8 +1,8 @@
-"""One line of delivery just now: what waits, what waits for its time, and who is there to get it.
+"""The current state of one lane: ready messages, delayed messages, and consumers.
 
-ready ──take──▶ leased ──▶ settled                 the ledger knows which messages there are;
-  ▲               │                                a lane knows where each of them stands
-  └── delayed ◀───┴── put back (in its place)      and is built anew after a restart
+ready ──take──▶ leased ──▶ settled                 the ledger has the messages of the lane;
+  ▲               │                                the lane has the state of each of them
+  └── delayed ◀───┴── put back (at its position)   and is rebuilt after a restart
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from mainstem.queues.storage.ledger import QueuedItem, SubscriberLedger
 
 
 class MessageState(IntEnum):
-    """Where a message of a lane stands."""
+    """The state of a message in a lane."""
 
     READY = 0
     DELAYED = 1
@@ -25,11 +25,10 @@ class MessageState(IntEnum):
 
 
 class SubscriberQueue:
-    """Holds the ready and delayed messages of one line of delivery."""
+    """Holds the ready and delayed messages of one lane."""
 
     __slots__ = (
-        "absent_since_ms", "consumers", "delayed", "dying", "is_leaving", "ledger", "ready",
-        "waiting_bytes",
+        "absent_since_ms", "consumers", "delayed", "dying", "ledger", "ready", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, ledger: SubscriberLedger, settings: QueueSettings, now_ms: int) -> None:
@@ -39,8 +38,6 @@ class SubscriberQueue:
         self.consumers = Consumers(is_single_active=settings.single_active)
         self.waiting_bytes = 0
         self.absent_since_ms = now_ms
-        # Its subscriber unsubscribed, but dead letters of its own are still on their way.
-        self.is_leaving = False
         self.dying = 0
         for _, item in sorted(ledger.items.items()):
             if item.reason is None:
@@ -56,11 +53,11 @@ class SubscriberQueue:
 
     @property
     def waiting(self) -> int:
-        """How many messages are in nobody's hands."""
+        """How many messages are not leased."""
         return len(self.ready) + len(self.delayed)
 
     def admit(self, item: QueuedItem, now_ms: int) -> None:
-        """A message joins behind all others, or waits for its time."""
+        """Add a message behind all others, or delay it."""
         self.waiting_bytes += item.pointer.size_bytes
         if item.visible_ms > now_ms:
             self._delay(item)
@@ -69,7 +66,7 @@ class SubscriberQueue:
             self.ready.append(item.sequence, item.pointer.priority)
 
     def admit_all(self, items: Sequence[QueuedItem], now_ms: int) -> None:
-        """New messages, in the order of their sequences, join behind all others."""
+        """Add new messages, in the order of their sequences, behind all others."""
         if any(item.visible_ms or item.pointer.priority for item in items):
             for item in items:
                 self.admit(item, now_ms)
@@ -78,7 +75,7 @@ class SubscriberQueue:
         self.ready.extend(range(items[0].sequence, items[-1].sequence + 1))
 
     def put_back(self, item: QueuedItem, now_ms: int) -> None:
-        """A message returns to its place, now or when its time has come."""
+        """Return a message to its position, now or after its delay."""
         self.waiting_bytes += item.pointer.size_bytes
         if item.visible_ms > now_ms:
             self._delay(item)
@@ -87,7 +84,7 @@ class SubscriberQueue:
             self.ready.put_back(item.sequence, item.pointer.priority)
 
     def take(self) -> QueuedItem | None:
-        """The message whose turn it is leaves the line."""
+        """Remove and return the next ready message."""
         sequence = self.ready.pop()
         if sequence is None:
             return None
@@ -96,7 +93,7 @@ class SubscriberQueue:
         return item
 
     def withdraw(self, item: QueuedItem) -> None:
-        """A message leaves the line from wherever it waits; one that does not wait stays."""
+        """Remove a ready or delayed message; a leased one is not affected."""
         if item.sequence in self.delayed:
             self.delayed.cancel(item.sequence)
         elif not self.ready.discard(item.sequence):
@@ -104,7 +101,7 @@ class SubscriberQueue:
         self.waiting_bytes -= item.pointer.size_bytes
 
     def wake(self, now_ms: int, limit: int) -> None:
-        """Messages whose time has come join the line in their place."""
+        """Make delayed messages ready whose time has come."""
         for sequence in self.delayed.due(now_ms, limit):
             item = self.ledger.items[sequence]
             item.place = MessageState.READY

@@ -1,8 +1,8 @@
-"""Who counts in a fan-out: each subscriber has a lane of its own.
+"""The subscribers of a fan-out: each has its own lane.
 
-A *named* subscriber counts until it says otherwise, there or not. An unnamed one that stays away
-for longer than the queue allows counts no longer. Without acknowledgement nobody is waited for.
-Dead letters of a subscriber are seen off before its lane is closed.
+A *named* subscriber is kept until the queue is deleted, connected or not. An unnamed one that is
+absent for longer than the queue allows is removed. Without acknowledgements absent subscribers are
+removed at once. Dead letters of a subscriber are appended before its lane is closed.
 """
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
@@ -18,12 +18,11 @@ from mainstem.queues.settings import DeliveryMode
 def lane_for(
     body: QueueOperations, subscriber: str, now_ms: int, effects: Effects, *, is_named: bool
 ) -> SubscriberQueue:
-    """The lane that a consumer stands at; a fan-out opens one for a new subscriber."""
+    """The lane of a consumer; a fan-out opens one for a new subscriber."""
     if not body.ledger.is_fanout:
         return body.lanes[ONLY_LANE]
     for lane in body.lanes.values():
         if lane.ledger.subscriber == subscriber:
-            lane.is_leaving = False
             return lane
     if len(body.lanes) >= QUEUE_SUBSCRIBERS_MAX:
         raise InvalidRequest(
@@ -35,7 +34,7 @@ def lane_for(
 
 
 def close_lane(body: QueueOperations, lane: SubscriberQueue, now_ms: int, effects: Effects) -> None:
-    """A subscriber counts no longer; what only it owed goes to those who are there."""
+    """Remove a subscriber; messages that only it had go to the remaining ones."""
     del body.lanes[lane.id]
     for sequence in lane.ledger.items:
         body.expiry.cancel((lane.id, sequence))
@@ -55,7 +54,7 @@ def close_lane(body: QueueOperations, lane: SubscriberQueue, now_ms: int, effect
 def leave(
     body: QueueOperations, consumer_registry: ConsumerRegistry, consumer_id: str, now_ms: int
 ) -> None:
-    """A consumer is there no longer, if it was; what it has is another matter."""
+    """Remove a consumer from its lane, if it exists; its leases are not affected."""
     consumer = consumer_registry.remove(consumer_id, now_ms)
     lane = None if consumer is None else body.lanes.get(consumer.lane)
     if lane is not None:
@@ -64,18 +63,16 @@ def leave(
 
 
 def absent_until_ms(body: QueueOperations, lane: SubscriberQueue) -> int | None:
-    """When a lane closes because nobody is there; None if it does not."""
+    """When a lane closes because it has no consumer; None if it does not."""
     if not body.ledger.is_fanout or lane.consumers or lane.dying:
         return None
-    if lane.is_leaving:
-        return lane.absent_since_ms
     if body.settings.mode is DeliveryMode.FANOUT:
         return lane.absent_since_ms
     return None if lane.ledger.is_named else lane.absent_since_ms + body.settings.absence_ms
 
 
 def close_absent(body: QueueOperations, now_ms: int, effects: Effects) -> None:
-    """Lanes of subscribers that stayed away for too long are closed."""
+    """Close the lanes of subscribers that were absent for too long."""
     for lane in list(body.lanes.values()):
         until_ms = absent_until_ms(body, lane)
         if until_ms is not None and until_ms <= now_ms:

@@ -1,7 +1,7 @@
-"""Points in time, one per key: set, cancelled, and asked for what is due.
+"""Timers, one per key: set, cancelled, and queried for due keys.
 
-Cancelled entries stay in the heap until they come up or are in the majority; then it is built anew,
-so that the heap never holds more than twice what is set.
+Cancelled entries stay in the heap until they come up or are in the majority; then it is rebuilt,
+so that the heap never holds more than twice the number of set timers.
 """
 
 from heapq import heapify, heappop, heappush
@@ -28,7 +28,7 @@ class Timers(Generic[K]):
         return key in self._at_ms
 
     def set(self, key: K, at_ms: int) -> None:
-        """Let ``key`` be due then, and not when it was before."""
+        """Set the time of ``key``, replacing an earlier one."""
         if self._at_ms.get(key) == at_ms:
             return
         self._at_ms[key] = at_ms
@@ -36,22 +36,22 @@ class Timers(Generic[K]):
         self._tidy()
 
     def cancel(self, key: K) -> None:
-        """Let ``key`` never be due."""
+        """Remove the time of ``key``."""
         if self._at_ms.pop(key, None) is not None:
             self._tidy()
 
     def next_ms(self) -> int | None:
-        """When the first key is due."""
+        """The earliest time."""
         while self._heap and self._at_ms.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def first(self) -> K | None:
-        """The key that is due first."""
+        """The key with the earliest time."""
         return None if self.next_ms() is None else self._heap[0][1]
 
     def due(self, now_ms: int, limit: int) -> list[K]:
-        """The keys that are due, the earliest first, at most so many; they are no longer set."""
+        """Remove and return due keys, the earliest first, at most ``limit``."""
         keys: list[K] = []
         while len(keys) < limit and (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
             _, key = heappop(self._heap)

@@ -1,12 +1,12 @@
-"""One stream of an exchange: messages in, in bursts; pointers out to queues, once committed.
+"""One stream of an exchange: appends messages in batches, and routes committed ones to queues.
 
     publish ─ publish ─ publish ──▶ flush: one batch ──▶ committed ──▶ confirmed, routed, offered
       Kafka client ─────────────── its own batch ────────┘  (read from the stream, then routed)
 
-Offsets are routed in order, whoever wrote them: what this package published is routed by what was
-known at the time; what came by another way is read again. Promises: a publisher is told once its
-message is committed; a message that is committed reaches every queue that it matched, also after a
-crash (the cursor); nobody gets a message that is not committed, or that was aborted.
+Offsets are routed in order, independent of the writer: messages of this package are routed by the
+decision made at publish time; records of other protocols are read and routed. Guarantees: a publish
+is confirmed once its message is committed; a committed message reaches every queue that it matched,
+also after a crash (the cursor); uncommitted and aborted messages are not delivered.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from mainstem.queues.storage.message_body_driver import records_between
 if TYPE_CHECKING:
     from mainstem.queues.publishing.publisher_driver import QueuePublisher
 
-# Records of others that are routed before the other drivers have their turn.
+# Records of other protocols that are routed before other drivers have their turn.
 _FOREIGN_OFFSETS = 2_000
 
 _log = logging.getLogger(__name__)
@@ -36,15 +36,15 @@ class OfferTarget(Protocol):
     """The queues that a stream is routed to."""
 
     def offer(self, stream: "ExchangeStream", offer: Offer) -> None:
-        """Messages are for a queue."""
+        """Offer messages to a queue."""
         ...
 
 
 class MovedCursors(Protocol):
-    """Whoever keeps how far streams are routed."""
+    """Stores how far streams are routed."""
 
     def moved(self, stream: "ExchangeStream") -> None:
-        """The cursor of the stream moved."""
+        """Note that the cursor of the stream moved."""
         ...
 
 
@@ -64,7 +64,7 @@ class ExchangeStream:
         self.writer.add_waiter(self._on_committed)
 
     def close(self, error: MainstemError | None = None) -> None:
-        """Route nothing more; what is not committed yet is refused where an error says why."""
+        """Stop routing; with an error, uncommitted messages are refused."""
         self.writer.remove_waiter(self._on_committed)
         if error is not None:
             self.batcher.give_up(error)
@@ -96,7 +96,7 @@ class ExchangeStream:
             publisher.notify()
 
     def route_committed(self) -> None:
-        """Route what is committed and not routed yet."""
+        """Route committed messages that are not routed yet."""
         until = self.writer.last_stable
         unrouted = self.batcher.unrouted
         while self.routed < until:
@@ -116,7 +116,7 @@ class ExchangeStream:
         self._offer(self.router.on_appended(pointers, burst.routes))
 
     def _route_foreign(self, until: int) -> None:
-        """Route what others wrote; a long stretch in several turns of the loop."""
+        """Route records of other protocols; many of them in several turns of the loop."""
         start = max(self.routed, self.writer.start_offset)
         piece = min(until, start + _FOREIGN_OFFSETS)
         try:
@@ -126,7 +126,7 @@ class ExchangeStream:
                 if not is_moved(record.headers):
                     self._route_record(record)
         except MainstemError as error:
-            # Damaged records are nobody's; those after them are not to suffer.
+            # Damaged records cannot be routed; those after them still are.
             _log.error("records before %d of %s are not routed: %s", piece, self.label, error)
         self.routed = piece
         self.router.on_passed(piece)
@@ -163,7 +163,7 @@ class ExchangeStream:
             self._advance()
 
     def on_stored(self, queue: str, until: int) -> None:
-        """All offers to a queue up to an offset are kept, or nobody is there to keep them."""
+        """Note that all offers to a queue up to an offset are stored, or the queue is gone."""
         if self.router.on_stored(queue, until) is not None:
             self._cursors.moved(self)
 

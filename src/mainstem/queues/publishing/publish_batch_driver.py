@@ -1,8 +1,8 @@
-"""What is published to a stream, gathered into bursts: taken, refused, or made to wait.
+"""Gathers the messages published to a stream into batches: accepted, refused, or parked.
 
 publish ─▶ route ─▶ space?─▶ burst ─▶ stage (one batch) ─▶ flush ─▶ check
-                      ├─ no: refused, perhaps to become a dead letter
-                      └─ no: parked, where a queue makes its publishers wait
+                      ├─ no: refused, possibly dead-lettered
+                      └─ no: parked, if a queue blocks its publishers
 """
 
 from collections import deque
@@ -28,12 +28,12 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 BATCH_BYTES = 512 * KIB
 PARKED_MAX = 10_000
-# What a record needs beside its value.
+# Size of a record without its value.
 _RECORD_BYTES = 100
 
 
 class PublishRequest(NamedTuple):
-    """A message that somebody wants to publish."""
+    """A message to be published."""
 
     publisher: QueuePublisher
     message: Message
@@ -52,10 +52,10 @@ class PublishBatch:
     def __init__(self) -> None:
         self.records: list[RecordFields] = []
         self.messages: list[Message] = []
-        # Size, priority, expiry and when it is visible, of each.
+        # Size, priority, expiry and visibility time of each.
         self.pointers: list[tuple[int, int, int, int]] = []
         self.routes: list[RouteDecision] = []
-        # Who is to be told about each, and by which token.
+        # The publisher of each, and its token.
         self.publishers: list[QueuePublisher] = []
         self.tokens: list[int] = []
         self.size_bytes = 0
@@ -63,12 +63,12 @@ class PublishBatch:
         self.until = 0
 
     def refuse(self, error: MainstemError) -> None:
-        """Nothing of it is stored."""
+        """Refuse all messages: nothing is stored."""
         for publisher, tokens in self._by_publisher().items():
             publisher.refuse(tokens, error)
 
     def give_up(self, error: MainstemError) -> None:
-        """It was written here; whether it stays is for the next writer to find out."""
+        """Report an unknown outcome: the next writer decides whether the batch is kept."""
         for publisher, tokens in self._by_publisher().items():
             publisher.give_up(tokens, error)
 
@@ -80,19 +80,19 @@ class PublishBatch:
 
 
 class PublishAdmission(Protocol):
-    """What is asked of the namespace before a message is taken."""
+    """Requests to the virtual host before a message is accepted."""
 
-    # Queues that refuse or block when they are full: they are asked before each message.
+    # Queues that refuse or block when they are full: they are checked for each message.
     refusing: set[str]
     # Counts up with every change of queues, exchanges and bindings.
     revision: int
 
     def lend(self, queue: str, router: str, wanted: Credit) -> tuple[Overflow, Credit]:
-        """Ask a queue that refuses for space."""
+        """Request credit from a queue that refuses."""
         ...
 
     def refused(self, queue: str, message: Message, routing: Routing) -> None:
-        """A full queue wants what it refuses to be a dead letter."""
+        """Dead-letter a message that a full queue refused."""
         ...
 
 
@@ -112,9 +112,9 @@ class PublishBatcher:
         self.writer = writer
         self.router = router
         self.label = f"{writer.topic}-{writer.id.partition}"
-        # Messages may say how long they wait; set where the exchange was declared so.
+        # Messages may have a delay; set if the exchange was declared so.
         self.is_delayed = False
-        # What keys lead to, as long as nothing is declared, bound or deleted.
+        # Cached routes by key, valid until a declaration, binding or deletion.
         self._is_by_key = True
         self._revision = -1
         self._routes: dict[str, RouteDecision] = {}
@@ -128,7 +128,7 @@ class PublishBatcher:
         self._admission = admission
 
     def described(self, exchange: Exchange) -> None:
-        """The exchange was declared like this."""
+        """Apply the properties of the declared exchange."""
         self.is_delayed = exchange.delayed
         self._is_by_key = exchange.kind is not ExchangeKind.HEADERS
         self._routes.clear()
@@ -136,7 +136,7 @@ class PublishBatcher:
     def publish(
         self, publisher: QueuePublisher, message: Message, routing: Routing, token: int
     ) -> None:
-        """Take one message of a publisher, refuse it, or let it wait."""
+        """Accept one message of a publisher, refuse it, or park it."""
         keys = routing.keys
         if (
             len(keys) == 1
@@ -145,7 +145,7 @@ class PublishBatcher:
             and not publisher.is_forced
             and not publisher.parked
         ):
-            # The way of nearly every message: where its key leads is known, and nobody refuses.
+            # The fast path of nearly all messages: the route is cached, and no queue refuses.
             route = self._routes.get(keys[0])
             if route is not None and route.queues:
                 self._add(publisher, message, routing, token, route)
@@ -158,9 +158,9 @@ class PublishBatcher:
     def publish_many(
         self, publisher: QueuePublisher, messages: Sequence[Message], routing: Routing, first: int
     ) -> bool:
-        """Take messages that go the same way; False where each has to be looked at.
+        """Accept messages with the same routing; False if they have to be published one by one.
 
-        They have no headers, a time of their own, and tokens that count up from ``first``.
+        They have no headers, individual timestamps, and tokens that count up from ``first``.
         """
         if (
             self._revision != self._admission.revision
@@ -193,7 +193,7 @@ class PublishBatcher:
         return True
 
     def _take(self, request: PublishRequest) -> bool:
-        """Take or refuse a message; False where it has to wait."""
+        """Accept or refuse a message; False if it has to wait."""
         publisher, message, routing, token = request
         size_bytes = len(message.value or b"")
         try:
@@ -233,7 +233,7 @@ class PublishBatcher:
         return route
 
     def _admitted(self, route: RouteDecision, routing: Routing, size_bytes: int) -> RouteDecision:
-        """The route once queues that refuse have been asked for space."""
+        """Route again after requesting credit from queues that refuse."""
         router = self.router
         for queue in route.queues:
             if queue in self._admission.refusing and router.grants.lacks(queue, size_bytes):
@@ -253,14 +253,14 @@ class PublishBatcher:
 
     def _park(self, request: PublishRequest) -> None:
         if len(self._parked) >= PARKED_MAX:
-            error = Unavailable(ErrorCode.OVERLOADED, f"{PARKED_MAX} messages wait already")
+            error = Unavailable(ErrorCode.OVERLOADED, f"{PARKED_MAX} messages already wait")
             request.publisher.refuse((request.token,), error)
             return
         self._parked.append(request)
         request.publisher.park()
 
     def on_space(self) -> None:
-        """A queue may have space: those who wait try again, each in its order."""
+        """Retry parked messages after a queue got space, in order per publisher."""
         waiting, self._parked = self._parked, deque()
         held: set[QueuePublisher] = set()
         for request in waiting:
@@ -304,7 +304,7 @@ class PublishBatcher:
         burst.size_bytes += size_bytes + _RECORD_BYTES
 
     def stage(self) -> list[PublishBatch]:
-        """Give what came to the stream; it is written by the flush that follows."""
+        """Stage the gathered batches in the stream; the following flush writes them."""
         bursts, self._gathered = self._gathered, []
         staged: list[PublishBatch] = []
         for burst in bursts:
@@ -322,7 +322,7 @@ class PublishBatcher:
         return staged
 
     def check(self, staged: Sequence[PublishBatch]) -> None:
-        """The flush is done: what could not be written is refused."""
+        """Refuse batches that the flush could not write."""
         for burst in staged:
             failure = self.writer.failure(Offset(burst.base))
             if failure is not None:
@@ -331,7 +331,7 @@ class PublishBatcher:
                 burst.refuse(failure)
 
     def give_up(self, error: MainstemError) -> None:
-        """This node commits nothing more: what was not written is refused."""
+        """Report unconfirmed batches as unknown, and refuse those that were not written."""
         written, gathered = [*self.unconfirmed], self._gathered
         self.unconfirmed.clear()
         self.unrouted.clear()
@@ -343,7 +343,7 @@ class PublishBatcher:
         self.refuse_waiting(error)
 
     def refuse_waiting(self, error: MainstemError) -> None:
-        """Messages that wait for space will never be taken."""
+        """Refuse all parked messages."""
         parked, self._parked = self._parked, deque()
         for request in parked:
             request.publisher.refuse((request.token,), error)

@@ -1,4 +1,4 @@
-"""Appends what was published: everything of one turn of the event loop in one flush."""
+"""Appends all messages published in one turn of the event loop with one flush."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,13 +17,13 @@ class PublishFlusher:
         self._flushing: asyncio.Handle | None = None
 
     def flush_soon(self, stream: "PublishBatcher") -> None:
-        """A stream has something to append at the end of this turn of the loop."""
+        """Append the batches of a stream at the end of this turn of the loop."""
         self._dirty[stream] = None
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append all that was published."""
+        """Append everything that was published."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -36,5 +36,5 @@ class PublishFlusher:
             stream.check(batches)
 
     def forget(self) -> None:
-        """Everything is loaded anew: nothing is appended."""
+        """Reset before a reload: nothing is appended."""
         self._dirty.clear()

@@ -1,6 +1,7 @@
-"""Somebody who publishes: what it is owed an answer for, and whether it should wait.
+"""A publisher: its pending confirms, and whether it should wait.
 
-Answers are collected and told in few calls, each with the tokens of all publishes that ended alike.
+Confirms are collected and reported in few calls, each with the tokens of all publishes with the
+same result.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ NOBODY = Published(PublishStatus.NOBODY, is_routed=False)
 
 
 class PublishTarget(Protocol):
-    """A namespace as a publisher sees it."""
+    """A virtual host as a publisher sees it."""
 
     def publish(
         self,
@@ -32,7 +33,7 @@ class PublishTarget(Protocol):
         routing: Routing,
         token: int,
     ) -> None:
-        """Take a message, refuse it, or let it wait."""
+        """Accept a message, refuse it, or park it."""
         ...
 
     def publish_many(
@@ -43,23 +44,23 @@ class PublishTarget(Protocol):
         routing: Routing,
         first: int,
     ) -> bool:
-        """Take all of these where nothing stands in the way; False: take them one by one."""
+        """Accept all of these if nothing prevents it; False: publish them one by one."""
         ...
 
 
 class PublisherContext(Protocol):
-    """What publishers need of the other drivers."""
+    """The operations of other drivers that publishers use."""
 
     counts: QueueCounts
     is_slow: bool
 
     @property
     def lapse(self) -> MainstemError | None:
-        """Why another node may serve queues by now; None as long as none can."""
+        """Why another node may serve queues by now; None while this node's lease is valid."""
         ...
 
     def find(self, namespace: str) -> PublishTarget | None:
-        """The namespace in service; None where nothing was ever declared there.
+        """The virtual host; None if nothing was declared in it.
 
         Raises:
             Unavailable: queues are not served now.
@@ -68,9 +69,9 @@ class PublisherContext(Protocol):
 
 
 class QueuePublisher:
-    """One source of messages. ``is_forced``: queues that are full have no say.
+    """One source of messages. ``is_forced``: full queues do not refuse its messages.
 
-    The namespace is looked up with each message: it may have been loaded anew since the last one.
+    The virtual host is looked up for each message: it may have been reloaded since the last one.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class QueuePublisher:
         self._routed: list[int] = []
         self._unrouted: list[int] = []
         self.is_forced = is_forced
-        # Messages that wait for space in a queue that makes its publishers wait.
+        # Messages that wait for space in a queue that blocks its publishers.
         self.parked = 0
 
     @property
@@ -120,7 +121,7 @@ class QueuePublisher:
         try:
             self._publish(space, exchange, message, routing, token)
         except InvalidRequest:
-            # Another node may know the exchange: only who surely serves queues judges.
+            # Another node may have the exchange: only a node with a valid lease can decide.
             lapse = self._context.lapse
             if lapse is None:
                 raise
@@ -146,7 +147,7 @@ class QueuePublisher:
     def publish_many(
         self, exchange: str, messages: Sequence[Message], routing: Routing, first: int
     ) -> None:
-        """Publish messages that go the same way; see the broker API."""
+        """Publish messages with the same routing; see the broker API."""
         space = None
         with contextlib.suppress(Unavailable):  # each is refused below
             space = self._context.find(self._namespace)
@@ -157,15 +158,15 @@ class QueuePublisher:
             self.publish(exchange, message, routing, token)
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Stop reporting results."""
         self._settled = self._flow = None
 
     def note(self, tokens: Sequence[int], *, is_routed: bool) -> None:
-        """Messages are committed; they are told with the others."""
+        """Collect committed messages for the next ``notify``."""
         (self._routed if is_routed else self._unrouted).extend(tokens)
 
     def notify(self) -> None:
-        """Notify the publisher of what was noted."""
+        """Report the collected messages to the publisher."""
         routed, unrouted = self._routed, self._unrouted
         counts = self._context.counts
         if routed:
@@ -179,7 +180,7 @@ class QueuePublisher:
                 self._settled(unrouted, UNROUTED)
 
     def unrouted(self, token: int) -> None:
-        """Nobody wants the message, and nothing was stored; refused where others may know more."""
+        """Report an unroutable message; refuse it if another node may have newer state."""
         lapse = self._context.lapse
         if lapse is not None:
             self.refuse((token,), lapse)
@@ -189,32 +190,32 @@ class QueuePublisher:
             self._settled((token,), NOBODY)
 
     def refuse(self, tokens: Sequence[int], error: MainstemError) -> None:
-        """Nothing was stored."""
+        """Report messages that were not stored."""
         self._context.counts.refused += len(tokens)
         owed = [token for token in tokens if token >= 0]
         if owed and self._settled is not None:
             self._settled(owed, Published(PublishStatus.REFUSED, is_routed=False, error=error))
 
     def give_up(self, tokens: Sequence[int], error: MainstemError) -> None:
-        """Whether these are stored cannot be known here."""
+        """Report messages whose outcome is unknown."""
         self._context.counts.refused += len(tokens)
         owed = [token for token in tokens if token >= 0]
         if owed and self._settled is not None:
             self._settled(owed, Published(PublishStatus.UNKNOWN, is_routed=False, error=error))
 
     def park(self) -> None:
-        """One more message waits."""
+        """Count one more parked message."""
         self.parked += 1
         if self.parked == 1 and self._flow is not None:
             self._flow(False)  # noqa: FBT003 - the callback's only argument
 
     def unpark(self) -> None:
-        """One waits no longer."""
+        """Count one parked message less."""
         self.parked -= 1
         if not self.parked and self._flow is not None:
             self._flow(not self._context.is_slow)
 
     def on_pressure(self, *, is_slow: bool) -> None:
-        """Memory runs short, or does no longer."""
+        """Pause or resume the publisher after memory pressure changed."""
         if self._flow is not None and not self.parked:
             self._flow(not is_slow)

@@ -1,34 +1,34 @@
-"""How far the streams of a virtual host are routed: moved, kept, and stored for certain."""
+"""The routing cursors of the streams of a virtual host: moved, written, and committed."""
 
 from mainstem.model.ids import StreamId
 from mainstem.queues.publishing.exchange_stream_driver import ExchangeStream
 
 
 class RouterCursors:
-    """Remembers whose cursor moved, and from where streams are routed after a crash."""
+    """Remembers which cursors moved, and from where streams are routed after a crash."""
 
     def __init__(self) -> None:
         self._moved: dict[ExchangeStream, None] = {}
-        # Where streams are routed from after a crash: kept just now, and stored for certain.
+        # From where streams are routed after a crash: written last, and committed.
         self._kept: dict[StreamId, int] = {}
         self._safe: dict[StreamId, int] = {}
 
     def opened(self, stream: StreamId, cursor: int) -> None:
-        """A stream is routed from a cursor that is stored."""
+        """Add a stream with its stored cursor."""
         self._safe[stream] = cursor
 
     def moved(self, stream: ExchangeStream) -> None:
-        """The cursor of a stream moved: kept now and then, since owners know what they have."""
+        """Note a moved cursor; writing it later is safe: owners recognise repeated offers."""
         self._moved[stream] = None
 
     def closed(self, stream: ExchangeStream) -> None:
-        """A stream is routed no more."""
+        """Remove a stream."""
         self._moved.pop(stream, None)
         for known in (self._safe, self._kept):
             known.pop(stream.writer.id, None)
 
     def take_moved(self) -> list[ExchangeStream]:
-        """Streams whose cursors are to be kept now; those kept the last time are stored by now."""
+        """Streams whose cursors have to be written; those written last time are committed."""
         moved, self._moved = list(self._moved), {}
         self._safe |= self._kept
         self._kept = {stream.router.stream: stream.router.cursor for stream in moved}

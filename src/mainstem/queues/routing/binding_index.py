@@ -1,8 +1,8 @@
-"""The bindings of one exchange, arranged so that a message finds its own.
+"""The bindings of one exchange, indexed for matching.
 
-Direct: a table of keys. Fan-out: the list. Topic, MQTT: a trie. Headers: a table of headers. What a
-key leads to is remembered, within a bound, until a binding changes: then a thousand queues behind
-one busy exchange cost a publish no more than one.
+Direct: a table of keys. Fan-out: the list. Topic, MQTT: a trie. Headers: a table of headers. The
+result for a key is cached, up to a limit, until a binding changes: a publish to a busy exchange
+then costs the same with one or a thousand queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ class BindingMatch(NamedTuple):
 class BindingIndex:
     """Finds the bindings of an exchange that match a message.
 
-    Bindings are told apart by their identity.
+    Bindings are distinguished by their identity.
     """
 
     def __init__(self, kind: ExchangeKind) -> None:
@@ -50,7 +50,7 @@ class BindingIndex:
         return binding.identity in self._bindings
 
     def add(self, binding: Binding) -> None:
-        """Take a binding in; one that is known changes nothing."""
+        """Add a binding; a known one changes nothing."""
         identity = binding.identity
         if identity in self._bindings:
             return
@@ -64,7 +64,7 @@ class BindingIndex:
             self._headers.add(binding.arguments, identity)
 
     def discard(self, binding: Binding) -> None:
-        """Take a binding out."""
+        """Remove a binding."""
         identity = binding.identity
         if self._bindings.pop(identity, None) is None:
             return
@@ -80,7 +80,7 @@ class BindingIndex:
             self._headers.discard(binding.arguments, identity)
 
     def match(self, key: str, headers: Mapping[str, Any]) -> BindingMatch:
-        """Where a message with that key and those headers goes."""
+        """The targets of a message with that key and those headers."""
         if self.kind is ExchangeKind.HEADERS:
             return self._once(self._headers.match(headers))
         asked = "" if self.kind is ExchangeKind.FANOUT else key

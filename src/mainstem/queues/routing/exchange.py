@@ -1,8 +1,8 @@
-"""Exchanges and bindings: what is declared, what is there from the start, what may not be.
+"""Exchanges and bindings: declarations, predeclared exchanges, reserved names.
 
-An exchange is a topic with a matching rule. A binding leads from it to a queue or to another
-exchange. Both hold for a span of versions of their namespace: ``[since, until)``; a message is
-routed by the version that held when it was appended, also when that is done again after a crash.
+An exchange is a topic with a matching rule. A binding routes from it to a queue or to another
+exchange. Both are valid for a span of versions of their virtual host: ``[since, until)``; a message
+is routed by the version that was valid when it was appended, also when repeated after a crash.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ DELAYED_TYPE = "x-delayed-message"
 
 
 class ExchangeKind(StrEnum):
-    """How keys and headers choose among bindings."""
+    """How keys and headers select bindings."""
 
     DIRECT = "direct"
     FANOUT = "fanout"
     TOPIC = "topic"
     HEADERS = "headers"
-    # Keys are levels with `/` between them, patterns know `+` and `#`.
+    # Keys are levels separated by `/`, patterns have the wildcards `+` and `#`.
     MQTT = "mqtt"
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One declaration."""
+    """One declared exchange."""
 
     name: str
     kind: ExchangeKind
@@ -42,19 +42,19 @@ class Exchange(Struct, frozen=True, kw_only=True):
     auto_delete: bool = False
     internal: bool = False
     alternate: str | None = None
-    # Messages may say how long they wait before they reach any queue.
+    # Messages may have a delay before they reach any queue.
     delayed: bool = False
 
 
 class Destination(NamedTuple):
-    """Where a binding leads."""
+    """The target of a binding."""
 
     is_queue: bool
     name: str
 
 
 class Binding(Struct, frozen=True, omit_defaults=True):
-    """One way from an exchange; equal declarations are one binding."""
+    """A route from an exchange; equal declarations are one binding."""
 
     source: str
     destination: Destination
@@ -63,7 +63,7 @@ class Binding(Struct, frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What makes two declarations the same binding."""
+        """The fields by which two declarations are the same binding."""
         return (self.source, self.destination, self.key, frozen(self.arguments))
 
 
@@ -87,10 +87,10 @@ def exchange_of(
     auto_delete: bool = False,
     internal: bool = False,
 ) -> Exchange:
-    """The exchange that AMQP's ``exchange.declare`` asks for.
+    """The exchange that AMQP's ``exchange.declare`` specifies.
 
     Raises:
-        InvalidRequest: the type is unknown, an argument wrong.
+        InvalidRequest: the type is unknown, or an argument invalid.
     """
     check_name(name, "exchange")
     delayed = kind == DELAYED_TYPE
@@ -98,7 +98,7 @@ def exchange_of(
         kind = arguments.get("x-delayed-type", "")
     alternate = arguments.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
-        raise refused("alternate-exchange", f"{alternate!r} is no text")
+        raise refused("alternate-exchange", f"{alternate!r} is not a string")
     try:
         rule = ExchangeKind(kind)
     except ValueError:
@@ -116,7 +116,7 @@ def exchange_of(
 
 
 def check_same(current: Exchange, wanted: Exchange) -> None:
-    """Refuse a repeated declaration that differs, and say in what."""
+    """Refuse a repeated declaration that differs, with the difference."""
     names = {"kind": "type", "alternate": "alternate-exchange", "delayed": "x-delayed-type"}
     for field in Exchange.__struct_fields__:
         ours, theirs = getattr(current, field), getattr(wanted, field)
@@ -126,17 +126,17 @@ def check_same(current: Exchange, wanted: Exchange) -> None:
                 f"inequivalent arg '{names.get(field, field)}': "
                 f"received '{_value_text(theirs)}' but current is '{_value_text(ours)}'",
                 subject=current.name,
-                remedy="declare it as it is, or delete it first",
+                remedy="declare it with its current settings, or delete it first",
             )
 
 
 def check_binding(binding: Binding, kind: ExchangeKind) -> None:
-    """Refuse a binding that the exchange could not follow."""
+    """Refuse a binding that the exchange does not support."""
     check_name(binding.key, "binding")
     if DEFAULT_EXCHANGE in (binding.source, binding.destination.name):
         raise InvalidRequest(
             ErrorCode.RESERVED_NAME,
-            "the default exchange has the bindings it has",
+            "bindings of the default exchange cannot be changed",
             subject="default",
         )
     if kind is ExchangeKind.HEADERS:

@@ -1,4 +1,4 @@
-"""Which topic keeps the messages of an exchange, and how its name is made.
+"""The topic that stores the messages of an exchange, and its name.
 
     namespace  exchange      topic
     /          orders        orders                      legal names stay as they are
@@ -6,9 +6,8 @@
     team-a     orders        exchange.team-a.orders
     any        (default)     __queue_data, __queue_data.team-a: published to a queue by its name
 
-Letters, digits and ``-`` stand for themselves, every other byte is ``_`` and two hexadecimal
-digits, so names can be read back. One that would be too long ends in a digest instead; which
-exchange it belongs to is a fact of its namespace.
+Letters, digits and ``-`` are kept, every other byte becomes ``_`` and two hexadecimal digits. A
+name that would be too long ends in a digest instead; its exchange is a fact of the namespace.
 """
 
 import hashlib
@@ -22,11 +21,10 @@ DEFAULT_NAMESPACE = "/"
 _PREFIX = "exchange."
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PLAIN = re.compile(r"[a-zA-Z0-9-]")
-_ENCODED = re.compile(r"_([0-9a-f]{2})")
 
 
 def topic_for(namespace: str, exchange: str) -> str:
-    """The topic of an exchange: its own name where that is legal and nobody else's."""
+    """The topic of an exchange: the same name if that is legal and unique."""
     if (
         namespace == DEFAULT_NAMESPACE
         and len(exchange) <= TOPIC_NAME_LENGTH_MAX
@@ -40,7 +38,7 @@ def topic_for(namespace: str, exchange: str) -> str:
 
 
 def encoded_topic(namespace: str, exchange: str) -> str:
-    """The name that no other exchange has, whatever the plain ones look like."""
+    """The encoded name, which differs from all plain names."""
     name = f"{_PREFIX}{_encode(namespace)}.{_encode(exchange)}"
     if len(name) <= TOPIC_NAME_LENGTH_MAX:
         return name
@@ -48,16 +46,8 @@ def encoded_topic(namespace: str, exchange: str) -> str:
     return f"{name[: TOPIC_NAME_LENGTH_MAX - len(digest) - 1]}-{digest}"
 
 
-def exchange_of_topic(topic: str) -> tuple[str, str]:
-    """Namespace and exchange that a topic name says; those of a digest are not to be read."""
-    parts = topic.split(".")
-    if topic.startswith(_PREFIX) and len(parts) == 3:
-        return _decode(parts[1]), _decode(parts[2])
-    return DEFAULT_NAMESPACE, topic
-
-
 def data_topic(namespace: str) -> str:
-    """The topic of what is published to queues by their names."""
+    """The topic of messages published to queues by name."""
     if namespace == DEFAULT_NAMESPACE:
         return QUEUE_DATA_TOPIC
     name = f"{QUEUE_DATA_TOPIC}.{_encode(namespace)}"
@@ -70,8 +60,3 @@ def _encode(text: str) -> str:
     return "".join(
         chr(byte) if _PLAIN.fullmatch(chr(byte)) else f"_{byte:02x}" for byte in text.encode()
     )
-
-
-def _decode(text: str) -> str:
-    plain = _ENCODED.sub(lambda found: chr(int(found[1], 16)), text)
-    return plain.encode("latin-1", errors="replace").decode(errors="replace")

@@ -1,11 +1,11 @@
-"""Bindings of a headers exchange, found by the headers that a message has.
+"""Bindings of a headers exchange, found by the headers of a message.
 
-A binding that asks for *all* of its headers stands under one of them, one that asks for *any* under
-each. A message looks up its own headers and checks what it finds, so its cost grows with its
+A binding that requires *all* of its headers is stored under one of them, one that requires *any*
+under each. A message looks up its own headers and checks the results, so its cost grows with its
 headers and with the bindings that share one, not with all bindings.
 
-``x-match``: ``all`` (as without it), ``any``, and both ``-with-x``, which also regard the headers
-whose names begin with ``x-``. A header without a value in the binding asks for presence alone.
+``x-match``: ``all`` (the default), ``any``, and both ``-with-x``, which include headers whose names
+start with ``x-``. A header without a value in the binding only has to be present.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -25,14 +25,14 @@ _Probe = tuple[str, Hashable]
 
 
 class HeaderTable(Generic[T]):
-    """Values under conditions; see the module."""
+    """Values under header conditions; see the module."""
 
     def __init__(self) -> None:
         self._probes: dict[_Probe, dict[T, tuple[_Probe, ...]]] = {}
         self._always: dict[T, None] = {}
 
     def add(self, arguments: Mapping[str, Any], value: T) -> None:
-        """Let messages whose headers meet the arguments find the value."""
+        """Add a value for messages whose headers meet the arguments."""
         wanted, is_all = conditions(arguments)
         if not wanted:
             if is_all:
@@ -43,7 +43,7 @@ class HeaderTable(Generic[T]):
             self._probes.setdefault(probe, {})[value] = wanted if is_all else ()
 
     def discard(self, arguments: Mapping[str, Any], value: T) -> None:
-        """Let them no longer find it."""
+        """Remove a value."""
         wanted, is_all = conditions(arguments)
         if not wanted:
             self._always.pop(value, None)
@@ -55,7 +55,7 @@ class HeaderTable(Generic[T]):
                 self._probes.pop(probe, None)
 
     def match(self, headers: Mapping[str, Any]) -> Iterator[T]:
-        """Every value whose condition these headers meet; one may come twice."""
+        """Every value whose condition these headers meet; may contain duplicates."""
         yield from self._always
         if not self._probes:
             return
@@ -70,10 +70,10 @@ class HeaderTable(Generic[T]):
 
 
 def conditions(arguments: Mapping[str, Any]) -> tuple[tuple[_Probe, ...], bool]:
-    """The headers that a binding asks for, and whether it asks for all of them.
+    """The headers that a binding requires, and whether it requires all of them.
 
     Raises:
-        InvalidRequest: ``x-match`` says something else, or there are too many.
+        InvalidRequest: ``x-match`` is unknown, or there are too many arguments.
     """
     if len(arguments) > BINDING_ARGUMENTS_MAX:
         raise InvalidRequest(
@@ -96,7 +96,7 @@ def conditions(arguments: Mapping[str, Any]) -> tuple[tuple[_Probe, ...], bool]:
 
 
 def frozen(value: Any) -> Hashable:
-    """A value that can be looked up; a flag is no number, a text is its bytes."""
+    """A hashable value; booleans differ from numbers, text equals its bytes."""
     kind: str = type(value).__name__
     if isinstance(value, bool) or value is None:
         return (kind, value)

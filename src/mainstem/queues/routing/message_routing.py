@@ -1,9 +1,9 @@
-"""What decides where a stored message goes, read from the record that it is.
+"""The routing information of a stored message, read from its record.
 
-The key of the record is the routing key, its headers are bytes. Headers ``CC`` and ``BCC``, each as
-often as need be, are further keys; ``x-delay`` asks an exchange that delays messages to wait, and
-``x-visible-at`` asks any exchange to wait until then, in milliseconds since 1970. A dead letter
-lists in ``x-dead-letter-excluded`` the queues that it may not enter although they match.
+The key of the record is the routing key, its headers are bytes. Headers ``CC`` and ``BCC``, each
+possibly repeated, are further keys; ``x-delay`` is the delay on an exchange that delays messages,
+and ``x-visible-at`` is the earliest delivery on any exchange, in milliseconds since 1970. A dead
+letter lists in ``x-dead-letter-excluded`` the matching queues that it may not enter.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ from mainstem.queues.api_types import NO_HEADERS, Routing
 DELAY_HEADER = "x-delay"
 VISIBLE_HEADER = "x-visible-at"
 EXCLUDED_HEADER = "x-dead-letter-excluded"
-# The last header of a body that was appended anew: the exchange that it came from.
+# The last header of a body that was appended again: its original exchange.
 MOVED_HEADER = "x-moved-from"
 DELAY_MS_MAX = 2**32 - 1
 _COPIES = ("CC", "BCC")
@@ -64,17 +64,17 @@ def headers_of(headers: tuple[Header, ...]) -> dict[str, bytes | None]:
 
 
 def delay_of(headers: Mapping[str, Any]) -> int:
-    """How long a message wants to wait, in milliseconds; what is no such number is no delay."""
+    """The delay of a message, in milliseconds; 0 if the header is invalid."""
     return min(_number(headers.get(DELAY_HEADER)), DELAY_MS_MAX)
 
 
 def visible_of(headers: Mapping[str, Any]) -> int:
-    """Until when a message wants to wait, since 1970; 0: not at all."""
+    """The earliest delivery of a message, in milliseconds since 1970; 0: at once."""
     return _number(headers.get(VISIBLE_HEADER))
 
 
 def excluding(message: Message, queues: Collection[str]) -> Message:
-    """The message with the queues that it may not enter; they replace those of an earlier time."""
+    """Set the queues that a message may not enter, replacing earlier ones."""
     return message.with_header(
         EXCLUDED_HEADER, msgspec.json.encode(list(queues)) if queues else None
     )
@@ -103,11 +103,11 @@ def _number(value: object) -> int:
 
 
 def is_moved(headers: tuple[Header, ...]) -> bool:
-    """Whether a record is a body that was appended anew, and is nobody's to route."""
+    """Whether a record is a body that was appended again and is not to be routed."""
     return bool(headers) and headers[-1][0] == MOVED_HEADER
 
 
 def unmoved(message: Message) -> tuple[Message, str]:
-    """A message as it was published, and the exchange, from the record of a body that moved."""
+    """The original message and exchange from the record of a moved body."""
     exchange = message.headers[-1][1] or b""
     return message._replace(headers=message.headers[:-1]), exchange.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Patterns over words, all matched at once: topic exchanges of AMQP and filters of MQTT.
+"""Patterns over words, matched together: topic exchanges of AMQP and filters of MQTT.
 
     AMQP  stock.*.nyse   orders.#    `*` is one word, `#` none or more, anywhere
     MQTT  home/+/light   home/#      `+` is one level, `#` the rest, and the level before it
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Wildcards(Struct, frozen=True):
-    """How patterns are written. ``hides`` begins topics that no leading wildcard finds."""
+    """The syntax of patterns. ``hides`` starts topics that a leading wildcard does not match."""
 
     separator: str
     one: str
@@ -33,13 +33,13 @@ class _Node(Generic[T]):
 
     def __init__(self, *, is_rest: bool = False) -> None:
         self.children: dict[str, _Node[T]] = {}
-        # Values are kept as keys: a dict remembers their order and forgets one at once.
+        # Values are keys of a dict, which keeps their order and removes in constant time.
         self.found: dict[T, None] = {}
         self.is_rest = is_rest
 
 
 class PatternTrie(Generic[T]):
-    """Values under patterns; a value may stand under many."""
+    """Values under patterns; a value may be under many."""
 
     def __init__(self, wildcards: Wildcards = AMQP) -> None:
         self._wildcards = wildcards
@@ -50,7 +50,7 @@ class PatternTrie(Generic[T]):
         return self._count
 
     def add(self, pattern: str, value: T) -> None:
-        """Let the pattern find the value; adding it twice changes nothing."""
+        """Add a value under a pattern; adding it twice changes nothing."""
         node = self._root
         for word in self._words(pattern):
             child = node.children.get(word)
@@ -61,7 +61,7 @@ class PatternTrie(Generic[T]):
         node.found[value] = None
 
     def discard(self, pattern: str, value: T) -> None:
-        """Let the pattern no longer find the value; branches that lead nowhere are cut."""
+        """Remove a value under a pattern; empty branches are removed."""
         path: list[tuple[_Node[T], str]] = []
         node = self._root
         for word in self._words(pattern):
@@ -81,7 +81,7 @@ class PatternTrie(Generic[T]):
             del parent.children[word]
 
     def match(self, topic: str) -> Iterator[T]:
-        """Every value under a pattern that fits; one that stands under two comes twice."""
+        """Every value under a pattern that matches; may contain duplicates."""
         hides = self._wildcards.hides
         is_hidden = bool(hides) and topic.startswith(hides)
         reached = {id(self._root): self._root}
@@ -96,7 +96,7 @@ class PatternTrie(Generic[T]):
     def _step(
         self, reached: dict[int, _Node[T]], word: str, *, is_literal: bool
     ) -> dict[int, _Node[T]]:
-        """The nodes that one more word leads to, each once, however many ways lead to it."""
+        """The nodes that one more word leads to, each once, however many paths lead to it."""
         after: dict[int, _Node[T]] = {}
         for node in reached.values():
             if node.is_rest:
@@ -111,7 +111,7 @@ class PatternTrie(Generic[T]):
         return after
 
     def _close(self, reached: dict[int, _Node[T]]) -> None:
-        """What a rest wildcard matches may be nothing: its node is reached with its parent."""
+        """Add the nodes of rest wildcards, which also match no words."""
         for node in list(reached.values()):
             child = node.children.get(self._wildcards.rest)
             while child is not None and id(child) not in reached:

@@ -1,13 +1,13 @@
-"""One router per exchange stream: matches each message once and hands pointers to queues.
+"""One router per exchange stream: matches each message once and offers pointers to queues.
 
     publish ─▶ route ─▶ refused? ─▶ append ─▶ on_appended ─▶ Offer per queue ─▶ owners
                                        ▲                                          │
                         cursor (durable) ◀──────────── on_stored ◀────────────────┘
 
-Routing is known before the append, so a publisher is told "nobody" or "full" before it is told
-"stored". The cursor stands before the first message whose offers are not all stored; after a crash
-the messages behind it are routed again by the topology that held for them, and owners know by the
-offset what they have. At most ``ROUTED_UNSTORED_MAX`` messages wait between append and cursor.
+Routing is decided before the append, so that "unroutable" or "full" is reported without storing.
+The cursor is at the first message whose offers are not all stored; after a crash the messages
+behind it are routed again by the topology that was valid for them, and owners recognise repeated
+offers by the offset. At most ``ROUTED_UNSTORED_MAX`` messages wait between append and cursor.
 """
 
 from collections import deque
@@ -29,11 +29,11 @@ from mainstem.queues.settings import Overflow
 
 
 class RouteDecision(Struct, frozen=True):
-    """Where a message goes, or why it does not.
+    """The target queues of a message, or why it is not accepted.
 
-    ``refused_by`` names queues that are full: the publisher is told so, and nothing is appended,
-    except to the dead letter exchange of those in ``dead_letters``. ``blocked_by`` names queues
-    that want the publisher to wait.
+    ``refused_by`` lists queues that are full: the publisher gets a refusal, nothing is appended,
+    except to the dead letter exchange of those in ``dead_letters``. ``blocked_by`` lists queues
+    that block the publisher.
     """
 
     queues: tuple[str, ...]
@@ -56,7 +56,7 @@ class Offer(Struct, frozen=True):
 
 
 class CursorMoved(Struct, frozen=True, tag="cursor-moved", array_like=True):
-    """All messages before this offset are in their queues; ``version`` holds from there on."""
+    """All messages before this offset are in their queues; ``version`` is valid from there on."""
 
     stream: StreamId
     until: int
@@ -86,18 +86,18 @@ class Router:
         self.stream = stream
         self.cursor = cursor
         self._topology = topology
-        # What queues that may refuse have granted.
+        # Credit of queues that may refuse.
         self.grants = RouterCredits()
         self._unstored: deque[_Unstored] = deque()
         self._unstored_messages = 0
-        # From which offset on which version of the topology holds; never empty.
+        # Offset from which each version of the topology is valid; never empty.
         first = topology.version if version is None else version
         self._marks: deque[tuple[int, int]] = deque([(cursor, first)])
         self.pressure = Pressure.ACCEPT
 
     @property
     def is_plain(self) -> bool:
-        """Whether keys and headers alone decide: nothing is short, and nobody refuses."""
+        """Whether keys and headers alone decide: nothing is short, and no queue refuses."""
         return (
             self.grants.is_plain
             and self.pressure < Pressure.REFUSE
@@ -107,18 +107,18 @@ class Router:
     def matched(
         self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]
     ) -> RouteDecision:
-        """Where a message goes that nobody may refuse: a dead letter."""
+        """The target queues of a message that cannot be refused: a dead letter."""
         queues = self._topology.live.route(exchange, keys, headers)
         return RouteDecision(without_excluded(queues, headers))
 
     def route(
         self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any], size_bytes: int
     ) -> RouteDecision:
-        """Where a message that is about to be appended goes. Credit is used up by ``reserve``.
+        """Route a message that is about to be appended. ``reserve`` deducts the credit.
 
         Raises:
-            InvalidRequest: there is no such exchange, or it is not for publishers.
-            Unavailable: memory is short, or too much waits to be stored.
+            InvalidRequest: the exchange does not exist, or is internal.
+            Unavailable: memory is short, or too many messages wait to be stored.
         """
         table = self._topology.live
         if table.exchange(exchange).internal:
@@ -126,44 +126,44 @@ class Router:
                 ErrorCode.RESERVED_NAME, f"exchange '{exchange}' is internal", subject=exchange
             )
         if self.pressure >= Pressure.REFUSE or self._unstored_messages >= ROUTED_UNSTORED_MAX:
-            raise Unavailable(ErrorCode.OVERLOADED, "queues take no more messages for now")
+            raise Unavailable(ErrorCode.OVERLOADED, "queues accept no more messages for now")
         queues = table.route(exchange, keys, headers)
         if self.grants.is_plain:
             return RouteDecision(queues)
         return RouteDecision(queues, *self.grants.weighed(queues, size_bytes))
 
     def reserve(self, route: RouteDecision, size_bytes: int) -> None:
-        """The message will be appended: it uses up credit."""
+        """Deduct the credit for a message that will be appended."""
         assert route.is_free, "a refused message is not appended"
         self.grants.pay(route.queues, size_bytes)
 
     def on_appended(
         self, pointers: Sequence[Pointer], routes: Sequence[RouteDecision]
     ) -> list[Offer]:
-        """Messages stand in the stream, one pointer and one route each: what goes to whom.
+        """Create the offers of appended messages, one pointer and one route each.
 
-        What goes to nobody moves the cursor, too: ``advance`` tells how far.
+        Unroutable messages move the cursor, too: see ``advance``.
         """
-        assert self._marks[-1][1] == self._topology.version, "a version was not noted"
+        assert self._marks[-1][1] == self._topology.version, "a topology version was not noted"
         return self._offers(pointers, [route.queues for route in routes])
 
     def on_topology(self, next_offset: int) -> VersionTaken | None:
-        """The topology changed: what is appended from ``next_offset`` on follows it.
+        """Route messages from ``next_offset`` on by the changed topology.
 
-        The fact is stored before whoever changed it is answered. Routing and appending a message
-        happen in one turn of the loop, so no message falls between two versions.
+        The fact is stored before the change is confirmed. Routing and appending a message happen in
+        one turn of the loop, so no message falls between two versions.
         """
         version = self._topology.version
         if self._marks[-1][1] == version:
             return None
         if next_offset == self.cursor:
-            # Nothing is to be routed by what was before.
+            # No message has to be routed by the previous version.
             self._marks.clear()
         self._mark(next_offset, version)
         return VersionTaken(self.stream, next_offset, version)
 
     def version_at(self, offset: int) -> int:
-        """The version of the topology that held when a message was appended."""
+        """The version of the topology that was valid when a message was appended."""
         held = self._marks[0][1]
         for start, version in self._marks:
             if start > offset:
@@ -174,21 +174,21 @@ class Router:
     def on_replayed(
         self, pointer: Pointer, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]
     ) -> list[Offer]:
-        """A message behind the cursor is routed once more, as it was the first time."""
+        """Route a message behind the cursor again, as it was the first time."""
         table = self._topology.table(self.version_at(pointer.offset))
         queues = table.route(exchange, keys, headers) if exchange in table else ()
         queues = without_excluded(queues, headers)
         return self._offers([pointer], [queues])
 
     def on_passed(self, until: int) -> CursorMoved | None:
-        """All before an offset was routed, also what was for nobody at all."""
+        """Note that all messages before an offset were routed, including unroutable ones."""
         last = self._unstored[-1].until if self._unstored else self.cursor
         if until > last:
             self._unstored.append(_Unstored(until, 0, set()))
         return self.advance()
 
     def replay(self, fact: "RouterFact") -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         if isinstance(fact, VersionTaken):
             self._marks.append((fact.offset, fact.version))
             return
@@ -196,7 +196,7 @@ class Router:
         self._forget_marks()
 
     def on_stored(self, queue: str, until: int) -> CursorMoved | None:
-        """An owner has stored all offers up to an offset, or the queue is gone."""
+        """Note that an owner has stored all offers up to an offset, or the queue is gone."""
         for unstored in self._unstored:
             if unstored.until > until:
                 break
@@ -209,19 +209,19 @@ class Router:
         return self._marks[0][1]
 
     def on_credit(self, queue: str, overflow: Overflow, credit: Credit) -> None:
-        """The owner of a queue that refuses lent credit.
+        """Add credit that the owner of a queue lent.
 
-        The first loan, be it of nothing, comes before a binding to such a queue counts: from then
-        on it is known to need credit.
+        The first loan, possibly of nothing, precedes the first binding to such a queue: it marks
+        the queue as one that needs credit.
         """
         self.grants.put(queue, overflow, credit)
 
     def on_admission(self, queue: str, *, is_open: bool) -> None:
-        """A queue that needs no credit is full, or no longer."""
+        """Note that a queue without credit is full, or no longer."""
         self.grants.set_open(queue, is_open=is_open)
 
     def on_queue_gone(self, queue: str) -> CursorMoved | None:
-        """A queue was deleted: nothing is owed to it."""
+        """Remove a deleted queue and its pending offers."""
         self.grants.forget(queue)
         for unstored in self._unstored:
             unstored.waiting_for.discard(queue)
@@ -232,7 +232,7 @@ class Router:
     ) -> list[Offer]:
         by_queue: dict[str, Sequence[Pointer]] = {}
         if queues.count(queues[0]) == len(pointers):
-            # A burst to one queue, as most are.
+            # All messages go to the same queues, as in most bursts.
             by_queue = dict.fromkeys(queues[0], pointers)
         else:
             found_by: dict[str, list[Pointer]] = {}
@@ -246,7 +246,7 @@ class Router:
         return [Offer(name, self.stream, tuple(found)) for name, found in by_queue.items()]
 
     def advance(self) -> CursorMoved | None:
-        """Move the cursor as far as offers are stored; None where it stays."""
+        """Move the cursor as far as offers are stored; None if it stays."""
         before = self.cursor
         while self._unstored and not self._unstored[0].waiting_for:
             stored = self._unstored.popleft()
@@ -259,7 +259,7 @@ class Router:
 
     def _mark(self, offset: int, version: int) -> None:
         if len(self._marks) >= BINDINGS_ENDED_MAX:
-            raise Unavailable(ErrorCode.OVERLOADED, "too many versions are needed for old messages")
+            raise Unavailable(ErrorCode.OVERLOADED, "too many topology changes await routing")
         self._marks.append((offset, version))
 
     def _forget_marks(self) -> None:

@@ -1,7 +1,7 @@
-"""Which queues a message reaches, through all exchanges of a namespace, each queue once.
+"""The queues that a message reaches, through all exchanges of a virtual host, each queue once.
 
-From exchange to exchange, whatever circles they form; where an exchange finds nothing, on to its
-alternate. The default exchange leads to the queue that the key names, if there is one.
+Follows bindings from exchange to exchange, including cycles; an exchange without a match uses its
+alternate. The default exchange routes to the queue that the key names, if it exists.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from mainstem.queues.routing.exchange import DEFAULT_EXCHANGE, Binding, Exchange
 
 
 class RoutingTable:
-    """Exchanges and their bindings as they are at one moment."""
+    """Exchanges and their bindings at one version."""
 
     def __init__(self, has_queue: Callable[[str], bool]) -> None:
         self._has_queue = has_queue
@@ -29,27 +29,27 @@ class RoutingTable:
         return len(self._exchanges)
 
     def exchange(self, name: str) -> Exchange:
-        """The exchange of that name, or a refusal."""
+        """The exchange of that name; raises if it does not exist."""
         return self._need(name)[0]
 
     def bindings(self, source: str) -> BindingIndex:
-        """The bindings that leave an exchange."""
+        """The bindings of a source exchange."""
         return self._need(source)[1]
 
     def add_exchange(self, exchange: Exchange) -> None:
-        """Take an exchange in."""
+        """Add an exchange."""
         self._exchanges[exchange.name] = (exchange, BindingIndex(exchange.kind))
 
     def remove_exchange(self, name: str) -> None:
-        """Take one out, with the bindings that leave it."""
+        """Remove an exchange with its bindings."""
         self._exchanges.pop(name, None)
 
     def add(self, binding: Binding) -> None:
-        """Take a binding in."""
+        """Add a binding."""
         self._exchanges[binding.source][1].add(binding)
 
     def remove(self, binding: Binding) -> None:
-        """Take a binding out."""
+        """Remove a binding."""
         self._exchanges[binding.source][1].discard(binding)
 
     def route(
@@ -58,14 +58,14 @@ class RoutingTable:
         """The queues that a message reaches; several keys (CC, BCC) reach the union.
 
         Raises:
-            InvalidRequest: there is no such exchange.
+            InvalidRequest: the exchange does not exist.
         """
         index = self._need(exchange)[1]
         if len(keys) == 1:
             if exchange == DEFAULT_EXCHANGE:
                 return (keys[0],) if self._has_queue(keys[0]) else ()
             matched = index.match(keys[0], headers)
-            # The way of nearly every message: its cost is that of one look-up.
+            # The fast path of nearly all messages: one look-up.
             if matched.queues and not matched.exchanges:
                 return matched.queues
         return self._walk(exchange, keys, headers)
@@ -78,7 +78,7 @@ class RoutingTable:
         waiting = [exchange]
         while waiting:
             name = waiting.pop()
-            # Alternates and destinations may be named before they are declared, or after.
+            # Alternates and destinations may not be declared yet, or deleted.
             known = self._exchanges.get(name)
             if known is None:
                 continue

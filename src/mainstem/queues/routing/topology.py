@@ -1,11 +1,11 @@
-"""Shard: the exchanges and bindings of one namespace, and how they stood before.
+"""Shard: the exchanges and bindings of one virtual host, and their history.
 
     decide (declare, delete, bind, unbind, queue_gone) ──▶ facts ──▶ replay ──▶ table
 
 Every fact has a version, one more than the fact before. A router notes from which offset of its
-stream a version holds. Messages behind its cursor, which are routed again after a crash, are then
-routed by ``table(version)`` as they were the first time: a later binding sees no older message, and
-unbinding removes nothing that was routed. What no router needs any more is forgotten.
+stream a version is valid. Messages behind its cursor, which are routed again after a crash, are
+then routed by ``table(version)`` as they were the first time: a later binding gets no older
+message, and unbinding removes nothing that was routed. Versions no router needs are dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,35 +35,35 @@ from mainstem.queues.routing.routing_table import RoutingTable
 
 
 class ExchangeDeclared(Struct, frozen=True, tag="exchange-declared", array_like=True):
-    """An exchange is there from this version on."""
+    """An exchange exists from this version on."""
 
     version: int
     exchange: Exchange
 
 
 class ExchangeDeleted(Struct, frozen=True, tag="exchange-deleted", array_like=True):
-    """An exchange is gone; its bindings went before it."""
+    """An exchange was deleted, after its bindings."""
 
     version: int
     name: str
 
 
 class Bound(Struct, frozen=True, tag="bound", array_like=True):
-    """A binding holds from this version on."""
+    """A binding is valid from this version on."""
 
     version: int
     binding: Binding
 
 
 class Unbound(Struct, frozen=True, tag="unbound", array_like=True):
-    """A binding holds no longer."""
+    """A binding was removed."""
 
     version: int
     binding: Binding
 
 
 class VersionReached(Struct, frozen=True, tag="version-reached", array_like=True):
-    """The namespace has come this far; what led there is forgotten."""
+    """The virtual host reached this version; the facts before are dropped."""
 
     version: int
 
@@ -80,7 +80,7 @@ class _Span(Struct):
 class Topology:
     """Holds the exchanges and bindings of a virtual host, with their history.
 
-    ``replay`` is all that changes it.
+    Only ``replay`` changes it.
     """
 
     def __init__(self, has_queue: Callable[[str], bool]) -> None:
@@ -96,7 +96,7 @@ class Topology:
         self._past: tuple[int, RoutingTable] | None = None
 
     def declare(self, wanted: Exchange, *, passive: bool = False) -> list[TopologyFact]:
-        """Decide on an exchange; nothing where it is there as wanted."""
+        """Decide to declare an exchange; no facts if an equal one exists."""
         if passive or wanted.name in self.live:
             current = self.live.exchange(wanted.name)
             if not passive:
@@ -108,7 +108,7 @@ class Topology:
         return [ExchangeDeclared(self.version + 1, wanted)]
 
     def delete(self, name: str, *, if_unused: bool = False) -> list[TopologyFact]:
-        """Decide to take an exchange away, with all bindings from it and to it."""
+        """Decide to delete an exchange, with all bindings from it and to it."""
         if name in PREDECLARED_NAMES or name.startswith(RESERVED):
             _check_unreserved(name)
         if name not in self.live:
@@ -120,7 +120,7 @@ class Topology:
         return self._without((), {name})
 
     def bind(self, binding: Binding) -> list[TopologyFact]:
-        """Decide on a binding; nothing where there is an equal one."""
+        """Decide to add a binding; no facts if an equal one exists."""
         check_binding(binding, self.live.exchange(binding.source).kind)
         target = binding.destination
         if not target.is_queue:
@@ -136,19 +136,19 @@ class Topology:
         return [Bound(self.version + 1, binding)]
 
     def unbind(self, binding: Binding) -> list[TopologyFact]:
-        """Decide to end a binding; nothing where there is none."""
+        """Decide to remove a binding; no facts if it does not exist."""
         check_binding(binding, self.live.exchange(binding.source).kind)
         if binding not in self.live.bindings(binding.source):
             return []
         return self._without([binding], set())
 
     def queue_gone(self, name: str) -> list[TopologyFact]:
-        """Decide what follows from the end of a queue."""
+        """Decide to remove the bindings to a deleted queue."""
         bindings = self._to.get(Destination(is_queue=True, name=name))
         return self._without(list(bindings.values()), set()) if bindings else []
 
     def restarted(self) -> list[TopologyFact]:
-        """Decide what does not outlive a restart: transient exchanges, ways to queues that went."""
+        """Decide to remove transient exchanges and bindings to lost queues after a restart."""
         gone = {each.name for each in self.live if not each.durable}
         lost = [
             binding
@@ -159,11 +159,11 @@ class Topology:
         return self._without(lost, gone)
 
     def bindings_to(self, destination: Destination) -> list[Binding]:
-        """The bindings that lead to a queue or an exchange."""
+        """The bindings to a queue or an exchange."""
         return list(self._to.get(destination, {}).values())
 
     def upstream(self, names: Iterable[str]) -> set[str]:
-        """The exchanges whose messages these ones see: themselves, and all that lead there."""
+        """These exchanges and all from which they receive messages."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -177,7 +177,7 @@ class Topology:
         return found
 
     def table(self, version: int) -> RoutingTable:
-        """Exchanges and bindings as they were at a version that is not forgotten."""
+        """Exchanges and bindings at a version that is not dropped."""
         if version >= self.version:
             return self.live
         if self._past is None or self._past[0] != version:
@@ -185,19 +185,19 @@ class Topology:
         return self._past[1]
 
     def forget(self, version: int) -> None:
-        """No router will ask for a version before this one."""
+        """Drop the versions before this one, which no router needs."""
         self._ended = [span for span in self._ended if span.until > version]
         self._past = None
 
     def snapshot(self) -> Iterator[TopologyFact]:
-        """Facts that lead an empty topology to where this one is."""
+        """Facts that rebuild this topology from an empty one."""
         begun = (_began(span) for span in chain(self._spans.values(), self._ended))
         over = (_over(span) for span in self._ended)
         yield from sorted(chain(begun, over), key=lambda fact: fact.version)
         yield VersionReached(self.version)
 
     def replay(self, fact: TopologyFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         self.version = max(self.version, fact.version)
         match fact:
             case ExchangeDeclared(version, exchange):
@@ -228,10 +228,10 @@ class Topology:
         self._ended.append(span)
 
     def _without(self, bindings: Iterable[Binding], exchanges: set[str]) -> list[TopologyFact]:
-        """The facts that take these away, and what cannot stay without them."""
+        """The facts that remove these, and everything that depends on them."""
         if len(self._ended) >= BINDINGS_ENDED_MAX:
             raise Unavailable(
-                ErrorCode.OVERLOADED, "messages routed before still need too many old bindings"
+                ErrorCode.OVERLOADED, "too many removed bindings are still needed to route messages"
             )
         ending = {binding.identity: binding for binding in bindings}
         waiting = list(exchanges)
@@ -253,7 +253,7 @@ class Topology:
     def _note_unused(
         self, name: str, ending: dict[Any, Binding], exchanges: set[str], waiting: list[str]
     ) -> None:
-        """An exchange that deletes itself goes with its last binding."""
+        """Delete an auto-delete exchange with its last binding."""
         if name in exchanges or not self.live.exchange(name).auto_delete:
             return
         if all(binding.identity in ending for binding in self.live.bindings(name)):

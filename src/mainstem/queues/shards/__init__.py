@@ -1,1 +1,1 @@
-"""One shard of queues in service: its turns, deliveries, subscriptions and settlements."""
+"""Drivers of one shard of queues: its turns, deliveries, subscriptions and settlements."""

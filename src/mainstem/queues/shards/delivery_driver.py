@@ -1,7 +1,7 @@
-"""The subscriptions of a shard, and the messages that are handed to them.
+"""The subscriptions of a shard, and the delivery of messages to them.
 
-While another node may own the shard, deliveries are held back; they go out in order once the lease
-is renewed, or are dropped with the shard.
+While another node may own the shard, deliveries are held back; they are sent in order once the
+lease is renewed, or dropped with the shard.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ class ShardDeliveries:
     def __init__(self, context: QueuesContext, lapse: Callable[[], MainstemError | None]) -> None:
         self._clock, self._bodies, self._counts = context
         self._lapse = lapse
-        # At most what the windows of the consumers, and the messages of the queues, allow.
+        # Limited by the windows of the consumers and by the messages of the queues.
         self._held: list[Deliver] = []
         self._retry: asyncio.TimerHandle | None = None
         self._subscriptions: dict[str, QueueSubscription] = {}
 
     def subscribe(self, subscription: QueueSubscription) -> None:
-        """A consumer was let in: deliveries find it by its name."""
+        """Add the subscription of a new consumer."""
         self._subscriptions[subscription.id] = subscription
 
     def remove(self, consumer: str) -> QueueSubscription | None:
-        """A consumer gets nothing more; its subscription, if it had one."""
+        """Remove and return the subscription of a consumer, if it had one."""
         return self._subscriptions.pop(consumer, None)
 
     def end_all(self, error: MainstemError) -> None:
-        """Nothing more is delivered to anybody."""
+        """End all subscriptions."""
         self._held = []
         if self._retry is not None:
             self._retry.cancel()
@@ -51,7 +51,7 @@ class ShardDeliveries:
             subscription.end(error)
 
     def deliver(self, deliveries: Sequence[Deliver]) -> None:
-        """Hand messages out, those of one consumer in one call; held while the lease is over."""
+        """Deliver messages, those of one consumer in one call; held back without a valid lease."""
         if self._lapse() is not None:
             self._held += deliveries
             if self._retry is None:
@@ -86,7 +86,7 @@ class ShardDeliveries:
             subscriptions[consumer].deliver(group)
 
     def take_held(self, consumer: str) -> list[int]:
-        """Deliver nothing that is held for a consumer; the numbers of those messages."""
+        """Remove the held deliveries of a consumer; returns their numbers."""
         numbers = [each.number for each in self._held if each.consumer == consumer]
         if numbers:
             self._held = [each for each in self._held if each.consumer != consumer]
@@ -98,10 +98,10 @@ class ShardDeliveries:
             self.deliver(())
 
     def delivery(self, holder: DeliveryHolder, each: Deliver) -> Delivery | None:
-        """A delivery with its message; None where that cannot be read any more."""
+        """A delivery with its message; None if that can no longer be read."""
         published = self._bodies.read_published(each.stream, each.pointer.offset)
         if published is None:
-            # Somebody removed the records from under the queue.
+            # The records were deleted although the queue needs them.
             holder.settle([each.number], _TRIMMED)
             return None
         message, exchange = published

@@ -1,4 +1,4 @@
-"""What holders said about their deliveries since the last turn, applied to their queues."""
+"""Settlements of holders since the last turn, applied to their queues."""
 
 from typing import Protocol
 
@@ -12,19 +12,19 @@ from mainstem.queues.shards.subscription_driver import DeliveryHolder, QueueSubs
 
 
 class EffectSink(Protocol):
-    """The shard that carries out what settlements lead to."""
+    """The shard that carries out the effects of settlements."""
 
     def now_ms(self) -> int:
-        """The time of queues."""
+        """The time of the queue clock."""
         ...
 
     def take(self, number: int, effects: Effects) -> Effects:
-        """A verb of a queue was carried out: what follows is done in this turn."""
+        """Carry out the effects of a request to a queue in this turn."""
         ...
 
 
 class PendingSettlements:
-    """Collects holders with something to settle and applies it, once per turn."""
+    """Collects holders with settlements and applies them, once per turn."""
 
     def __init__(self, shard: QueueShard, counts: QueueCounts, windows: SharedWindows) -> None:
         self._shard = shard
@@ -33,15 +33,15 @@ class PendingSettlements:
         self._holders: dict[DeliveryHolder, None] = {}
 
     def add(self, holder: DeliveryHolder) -> None:
-        """A holder has something to say about its deliveries."""
+        """Add a holder with settlements."""
         self._holders[holder] = None
 
     def remove(self, holder: DeliveryHolder) -> None:
-        """A holder is gone; what it said was applied."""
+        """Remove a holder whose settlements were applied."""
         self._holders.pop(holder, None)
 
     def apply_all(self, sink: EffectSink) -> None:
-        """Tell queues what holders said about their deliveries since the last turn."""
+        """Apply all settlements since the last turn to their queues."""
         while self._holders:
             holder = next(iter(self._holders))
             del self._holders[holder]
@@ -50,12 +50,12 @@ class PendingSettlements:
                 self.apply(holder, queue, sink)
 
     def apply(self, holder: DeliveryHolder, queue: Queue, sink: EffectSink) -> None:
-        """Tell a queue what one holder said."""
+        """Apply the settlements of one holder to a queue."""
         shared = holder.consumer.shared if isinstance(holder, QueueSubscription) else None
         if shared is None or not shared.is_limited:
             self._settle(holder, queue, sink)
             return
-        # The space that this makes is for all consumers of the channel, not for this one first.
+        # The freed space is offered to all consumers of the channel, not to this one first.
         shared.hold()
         self._settle(holder, queue, sink)
         shared.let_go()

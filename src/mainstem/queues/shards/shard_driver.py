@@ -1,11 +1,11 @@
-"""One shard of queues in service: what its queues want done is done once per turn of the loop.
+"""The driver of one shard of queues: carries out the effects of its queues once per turn.
 
     offer, consume, settle, … ─▶ QueueShard ─▶ Effects
     Effects ─▶ store the facts ─▶ deliver ─▶ dead-letter ─▶ notify ─▶ set the timer
 
-Promises: facts are written before what rests on them goes out, all facts of a turn in one append;
-routers are told that pointers are stored once their facts are committed. Where facts cannot be
-stored the shard is ahead of its stream: it ends every subscription and is loaded anew. While
+Guarantees: facts are written before dependent effects are carried out, all facts of a turn in one
+append; routers learn that pointers are stored once their facts are committed. If facts cannot be
+stored, the shard is ahead of its stream: it ends every subscription and is loaded again. While
 another node may own the shard, facts are still written, but nothing is delivered.
 """
 
@@ -47,35 +47,35 @@ class OfferSource(Protocol):
     label: str
 
     def on_stored(self, queue: str, until: int) -> None:
-        """All offers to a queue up to an offset are kept."""
+        """Note that all offers to a queue up to an offset are stored."""
         ...
 
 
 class QueueListener(Protocol):
-    """The virtual hosts, which know queues by name."""
+    """The virtual hosts, which find queues by name."""
 
     def queue_gone(self, name: QueueName) -> None:
-        """A queue was deleted."""
+        """Remove a deleted queue."""
         ...
 
     def admission_changed(self, name: QueueName, *, is_open: bool) -> None:
-        """A queue takes messages, or takes none."""
+        """Notify routers that a queue accepts messages, or no longer does."""
         ...
 
     def pressure_changed(self) -> None:
-        """Publishers are to be treated otherwise."""
+        """Notify publishers of changed memory pressure."""
         ...
 
 
 class ShardContext(NamedTuple):
-    """What a shard needs of the other drivers.
+    """The other drivers that a shard uses.
 
     Args:
-        queues: what all drivers of queues share.
-        hosts: learn what became of queues.
-        windows: learn that a channel may have space.
-        dead_letter: appends dead letters, then tells the shard.
-        failed: facts could not be stored.
+        queues: the state that all queue drivers share.
+        hosts: notified of changes of queues.
+        windows: notified when a channel may have space.
+        dead_letter: appends dead letters, then notifies the shard.
+        failed: called when facts could not be stored.
     """
 
     queues: QueuesContext
@@ -104,17 +104,17 @@ class QueueShardDriver:
         self.is_open = True
 
     def now_ms(self) -> int:
-        """The time of queues."""
+        """The time of the queue clock."""
         return self._context.queues.clock.now_ms()
 
     def take(self, number: int, effects: Effects) -> Effects:
-        """A verb of a queue was carried out: what follows is done in this turn."""
+        """Carry out the effects of a request to a queue in this turn."""
         self.shard.after(number, effects, self.now_ms())
         self.carry_out(effects)
         return effects
 
     def offer(self, number: int, offer: Offer, source: OfferSource) -> None:
-        """Messages of a stream come to a queue."""
+        """Offer messages of a stream to a queue."""
         queue = self.shard.queue(number)
         until = offer.pointers[-1].offset + 1
         if queue is None:
@@ -123,7 +123,7 @@ class QueueShardDriver:
         try:
             effects = queue.on_offered(offer.stream, offer.pointers, self.now_ms(), source.label)
         except InvalidRequest as error:
-            _log.warning("queue '%s' takes nothing from %s: %s", offer.queue, source.label, error)
+            _log.warning("queue '%s' refuses messages of %s: %s", offer.queue, source.label, error)
             self._context.queues.counts.dropped[Reason.OVERFLOW] += len(offer.pointers)
             source.on_stored(offer.queue, until)
             return
@@ -134,30 +134,30 @@ class QueueShardDriver:
         self.take(number, effects)
 
     def settle_soon(self, holder: DeliveryHolder) -> None:
-        """A holder has something to say about its deliveries."""
+        """Apply the settlements of a holder in this turn."""
         self.settlements.add(holder)
         self._schedule()
 
     def settle_all(self) -> None:
-        """Tell queues what holders said about their deliveries since the last turn."""
+        """Apply all settlements since the last turn to their queues."""
         self.settlements.apply_all(self)
 
     def carry_out(self, effects: Effects) -> None:
-        """Do what a verb of the shard wants done, in this turn of the loop."""
+        """Carry out effects in this turn of the loop."""
         for notice in effects.notices:
-            # At once: a queue of the same name may be declared in this very turn.
+            # Immediately: a queue of the same name may be declared in this turn.
             if isinstance(notice, QueueGone):
                 self._context.hosts.queue_gone(notice.name)
         merge(self._effects, effects)
         self._schedule()
 
     def store(self, fact: ShardFact) -> None:
-        """Keep a fact of a namespace, in this turn."""
+        """Store a fact of a virtual host in this turn."""
         self._space_facts.append(fact)
         self._schedule()
 
     def run_turn(self) -> None:
-        """Do all that came since the last turn."""
+        """Carry out all effects since the last turn."""
         if not self.is_open:
             return
         self.settle_all()
@@ -178,7 +178,7 @@ class QueueShardDriver:
         self._timer.set(self.shard.next_ms(), self.now_ms())
 
     def close(self, error: MainstemError) -> None:
-        """Do nothing more; those who consume are told."""
+        """Stop; all consumers get the error."""
         self.is_open = False
         if self._turn is not None:
             self._turn.cancel()
@@ -187,10 +187,10 @@ class QueueShardDriver:
         self.deliveries.end_all(error)
 
     async def safe(self) -> None:
-        """Write what is to be written and wait until it is committed."""
+        """Write pending facts and wait until they are committed."""
         self.run_turn()
         if not self.is_open:
-            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "queues are being loaded anew")
+            raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "queues are being reloaded")
         await self.live.safe()
 
     def _schedule(self) -> None:
@@ -204,14 +204,14 @@ class QueueShardDriver:
             for _ in self.live.append(facts, self.now_ms()):
                 self.facts_since_snapshot += 1
         except MainstemError as error:
-            # The shard is ahead of its stream: nobody may rely on it any more.
+            # The shard is ahead of its stream and must not be used any longer.
             self.close(error)
             self._context.failed(self, error)
             return False
         return True
 
     def _notify_routers(self) -> None:
-        """Routers learn that pointers are kept once the facts are committed."""
+        """Notify routers of stored pointers once the facts are committed."""
         if not self._stored:
             return
         stored, self._stored = self._stored, []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class ShardTimer:
-    """Calls back once, at the earliest time that was asked for."""
+    """Calls back once, at the earliest requested time."""
 
     def __init__(self, on_time: Callable[[], None]) -> None:
         self._on_time = on_time
@@ -13,7 +13,7 @@ class ShardTimer:
         self._due_ms = 0
 
     def set(self, due_ms: int | None, now_ms: int) -> None:
-        """Call back at that time, or earlier where that was asked for before; None: not at all."""
+        """Call back at that time, unless an earlier one is set; None: not at all."""
         if due_ms is None:
             self.cancel()
             return
@@ -26,7 +26,7 @@ class ShardTimer:
         self._handle = asyncio.get_running_loop().call_later(wait_s, self._fire)
 
     def cancel(self) -> None:
-        """Do not call back."""
+        """Cancel the call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

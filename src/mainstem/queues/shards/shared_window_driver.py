@@ -11,11 +11,11 @@ class SharedWindows:
         self._sharing: dict[int, dict[QueueSubscription, None]] = {}
 
     def share(self, subscription: QueueSubscription) -> None:
-        """A consumer has a window that it shares with others."""
+        """Register a consumer with a shared window."""
         self._sharing.setdefault(id(subscription.consumer.shared), {})[subscription] = None
 
     def changed(self, shared: ConsumerWindow) -> None:
-        """The window of a channel may have space: first for the consumer that holds least of it."""
+        """Offer free space of a window to its consumers: first to the one that holds least."""
         sharing = self._sharing.get(id(shared), {})
         for subscription in sorted(sharing, key=_held):
             if not subscription.is_open:
@@ -24,14 +24,14 @@ class SharedWindows:
             before = shared.unsettled
             subscription.changed()
             if shared.unsettled > before:
-                # It got something: the others come first the next time.
+                # It got a message: the others come first the next time.
                 del sharing[subscription]
                 sharing[subscription] = None
         if not sharing:
             self._sharing.pop(id(shared), None)
 
     def forget(self) -> None:
-        """Everything is loaded anew: every subscription has ended."""
+        """Reset before a reload: all subscriptions have ended."""
         self._sharing.clear()
 
 

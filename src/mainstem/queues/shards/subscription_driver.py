@@ -1,7 +1,6 @@
-"""Those who hold messages: a consumer with its window, or somebody who got a single message.
+"""Holders of messages: a consumer with its window, or a session that got single messages.
 
-What is settled in one turn of the loop reaches the queue as one change, in the order in which it
-was said.
+Settlements of one turn of the loop reach the queue as one change, in their order.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ _RETURN = Settlement(SettlementOutcome.RETURN)
 
 
 class DeliveryHolder:
-    """Whoever has messages of one queue in its hands."""
+    """A holder of unsettled messages of one queue."""
 
     def __init__(self, shard: "QueueShardDriver", queue: int, holder_id: str) -> None:
         self.shard = shard
@@ -49,7 +48,7 @@ class DeliveryHolder:
         return shard.deliveries.delivery(self, given[0]) if given else None
 
     def settle(self, numbers: Sequence[int], how: Settlement) -> None:
-        """Deliveries end; numbers that are not held any more are passed over."""
+        """Settle deliveries; numbers that are no longer held are ignored."""
         settlements = self.settlements
         if settlements and settlements[-1][0] is how:
             settlements[-1][1].extend(numbers)
@@ -59,11 +58,11 @@ class DeliveryHolder:
         settlements.append((how, list(numbers)))
 
     async def settled(self) -> None:
-        """Return once everything settled before is committed."""
+        """Return once all previous settlements are committed."""
         await self.shard.safe()
 
     def take_settlements(self) -> list[tuple[Settlement, list[int]]]:
-        """What was said since the last turn."""
+        """Remove and return the settlements since the last turn."""
         settlements, self.settlements = self.settlements, []
         return settlements
 
@@ -86,7 +85,7 @@ class QueueSubscription(DeliveryHolder):
         self.is_open = True
 
     def changed(self) -> None:
-        """The window may have space."""
+        """Continue after the window changed."""
         shard = self.shard
         queue = shard.shard.queue(self.queue)
         if queue is not None and self.is_open:
@@ -100,9 +99,9 @@ class QueueSubscription(DeliveryHolder):
             self.changed()
 
     def cancel(self) -> None:
-        """Deliver nothing more; what is on its way is delivered before this returns.
+        """Stop deliveries; pending ones are delivered before this returns.
 
-        What was delivered stays in hand; what is held for want of a lease returns to the queue.
+        Delivered messages stay unsettled; those held back without a lease return to the queue.
         """
         if not self.is_open:
             return
@@ -117,7 +116,7 @@ class QueueSubscription(DeliveryHolder):
         shard.deliveries.remove(self.id)
 
     def close(self) -> None:
-        """The session is gone: what it settled still counts, what it had returns to its place."""
+        """End the session: its settlements still apply, unsettled messages return to the queue."""
         self.is_open = False
         self._ended = None
         shard = self.shard
@@ -129,7 +128,7 @@ class QueueSubscription(DeliveryHolder):
         shard.deliveries.remove(self.id)
 
     def end(self, error: MainstemError | None) -> None:
-        """The queue ended the subscription."""
+        """End the subscription at the request of the queue."""
         self.is_open = False
         ended, self._ended = self._ended, None
         if ended is not None:

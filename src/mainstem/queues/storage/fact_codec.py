@@ -1,8 +1,8 @@
-"""Facts of queues and of topologies as records of internal streams, and back.
+"""Encodes facts of queues and topologies as records of internal streams, and decodes them.
 
-The key says which version of the format the value has and which queue it is about; the value is
-MessagePack. Promises: every fact survives the round trip; a version that is not known decodes to
-None, which ends the loading; bytes that are no fact are ``Corrupt``.
+The key has the version of the value's format and the queue it is about; the value is
+MessagePack. Guarantees: every fact survives the round trip; an unknown version decodes to
+None, which ends the loading; bytes that do not decode are ``Corrupt``.
 """
 
 from struct import Struct as Layout
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class PackedFacts(Generic[T]):
-    """How facts of one kind become records. None of them ever waits for a transaction."""
+    """Encodes facts of one kind as records. They never wait for a transaction."""
 
     version_bytes = 1
     versions = str(_VERSION)
@@ -37,37 +37,37 @@ class PackedFacts(Generic[T]):
         self._decoder = decoder
 
     def encode(self, fact: T) -> tuple[bytes, bytes | None]:
-        """Key and value of the record that keeps ``fact``."""
+        """Key and value of the record for ``fact``."""
         return _KEY.pack(_VERSION, getattr(fact, "queue", _NO_QUEUE)), _ENCODER.encode(fact)
 
     def decode(self, key: bytes | None, value: bytes | None) -> T | None:
-        """The fact in a record, or None for a version that is not known here.
+        """The fact in a record, or None for an unknown version.
 
         Raises:
-            Corrupt: the bytes do not have the shape that their version says.
+            Corrupt: the bytes do not match the format of their version.
         """
         if not key or key[0] != _VERSION:
             return None
         if value is None or len(key) != _KEY.size:
-            raise Corrupt(f"a record of {len(key)} key bytes is no fact")
+            raise Corrupt(f"a record of {len(key)} key bytes is not a fact")
         try:
             return self._decoder.decode(value)
         except (*DECODE_ERRORS, ValueError) as error:
             raise Corrupt(f"a fact of {len(value)} bytes does not decode: {error}") from error
 
     def producer_of(self, _fact: T) -> ProducerIdentity | None:
-        """Nobody's transaction decides about these."""
+        """None: facts of queues are not transactional."""
         return None
 
     def pending(self, _fact: T, _producer: ProducerIdentity) -> None:
-        """Nothing is taken from transactional batches: Mainstem writes none here."""
+        """Do nothing: Mainstem writes no transactional batches here."""
 
     def ended(self, _producer: ProducerIdentity, *, commit: bool) -> None:
-        """Nothing waits for a marker here."""
+        """Do nothing: no fact waits for a marker."""
 
 
 QUEUE_CODEC: FactCodec[QueueFact] = PackedFacts(Decoder(QueueFact))
 TOPOLOGY_CODEC: FactCodec[TopologyFact] = PackedFacts(Decoder(TopologyFact))
 ROUTER_CODEC: FactCodec[RouterFact] = PackedFacts(Decoder(RouterFact))
-# Everything that a partition of the internal topic keeps.
+# All facts in a partition of the internal topic.
 SHARD_CODEC: FactCodec[ShardFact] = PackedFacts(Decoder(ShardFact))

@@ -1,11 +1,11 @@
-"""The part of a queue that outlives its node: which messages are in it and what befell them.
+"""The durable state of a queue: its messages and their delivery history.
 
-``replay`` is all that changes it, so the ledger after a crash is the ledger before, less the facts
-that were not stored. A message that comes a second time from its stream, because its router was not
-told that it had arrived, is known by its offset: ``sources`` says how far each stream was taken.
+Only ``replay`` changes it, so the ledger after a crash equals the ledger before, without the facts
+that were not stored. A message that is offered again from its stream, because its router did not
+learn that it was stored, is recognised by its offset: ``sources`` has the progress of each stream.
 
-In a fan-out a message stays while a lane owes it. Copies in the lanes are settled one by one. What
-no lane owes and nobody has settled waits for the next subscriber.
+In a fan-out a message stays while any lane has it. Copies in the lanes are settled one by one. A
+message that no lane has and no subscriber has settled waits for the next subscriber.
 """
 
 from collections.abc import Iterator
@@ -38,10 +38,10 @@ from mainstem.queues.facts import (
 _PART_ITEMS = 1_000
 
 
-# There are as many as there are messages, and no circle leads through one: the collector of garbage
-# need not visit them.
+# There are as many as there are messages, and none is part of a reference cycle: the garbage
+# collector need not visit them.
 class QueuedItem(Struct, gc=False, eq=False):
-    """A message in a lane. ``place`` is where it stands just now, and is not kept."""
+    """A message in a lane. ``place`` is its current state, which is not stored."""
 
     sequence: int
     stream: StreamId
@@ -54,7 +54,7 @@ class QueuedItem(Struct, gc=False, eq=False):
     place: int = 0
 
     def kept(self) -> tuple[Any, ...]:
-        """What a snapshot keeps of the item."""
+        """The fields of the item in a snapshot."""
         pointer = self.pointer
         return (
             self.sequence, tuple(self.stream),
@@ -65,18 +65,18 @@ class QueuedItem(Struct, gc=False, eq=False):
 
 
 class FanoutMessage(QueuedItem, gc=False, eq=False):
-    """A message of a fan-out: how many lanes owe it, and whether one has settled it."""
+    """A message of a fan-out: how many lanes have it, and whether one has settled it."""
 
     owed: int = 0
     is_handled: bool = False
 
     def kept(self) -> tuple[Any, ...]:
-        """What a snapshot keeps; who owes it is told by the lanes."""
+        """The fields in a snapshot; ``owed`` follows from the lanes."""
         return (*super().kept(), self.is_handled)
 
 
 class SubscriberLedger:
-    """One lane: whose it is, and what it owes."""
+    """One lane: its subscriber and its messages."""
 
     __slots__ = ("id", "is_named", "items", "subscriber")
 
@@ -105,10 +105,10 @@ class QueueLedger:
         return len(self.messages) if self.is_fanout else len(self.lanes[ONLY_LANE].items)
 
     def new(self, stream: StreamId, pointers: tuple[Pointer, ...]) -> tuple[Pointer, ...]:
-        """The pointers that have not been taken before.
+        """The pointers that were not added before.
 
         Raises:
-            InvalidRequest: the queue has taken messages from too many streams.
+            InvalidRequest: the queue has messages from too many streams.
         """
         taken = self.sources.get(stream)
         if taken is None:
@@ -132,7 +132,7 @@ class QueueLedger:
         return oldest
 
     def replay(self, fact: QueueFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         match fact:
             case SourcesPassed(_, sources):
                 self.sources.update(sources)
@@ -156,7 +156,7 @@ class QueueLedger:
                 raise AssertionError(f"{type(fact).__name__} is not about messages")
 
     def parts(self) -> Iterator[dict[str, Any]]:
-        """The whole ledger in pieces of a bounded size; ``restored`` takes them."""
+        """The whole ledger in parts of a limited size, for ``restored``."""
         yield {
             "is_fanout": self.is_fanout,
             "next_sequence": self.next_sequence,
@@ -170,7 +170,7 @@ class QueueLedger:
 
     @classmethod
     def restored(cls, parts: list[dict[str, Any]]) -> "QueueLedger":
-        """The ledger whose parts these are."""
+        """Restore a ledger from its parts."""
         head = parts[0]
         ledger = cls(is_fanout=head["is_fanout"])
         ledger.next_sequence = head["next_sequence"]
@@ -253,7 +253,7 @@ class QueueLedger:
                 self._release(item.sequence)
 
     def _release(self, sequence: int) -> None:
-        """No lane owes the message any more."""
+        """Remove the message from all lanes."""
         for lane in self.lanes.values():
             lane.items.pop(sequence, None)
         self.messages[sequence].owed = 0
@@ -297,7 +297,7 @@ class QueueLedger:
             if message.is_handled:
                 self._gone(sequence)
                 continue
-            # Nobody has had it: it belongs to those who are there now, or to the next to come.
+            # Not settled by any subscriber: the remaining ones get it, or the next new one.
             for other in self.lanes.values():
                 self._claim(other, message)
 

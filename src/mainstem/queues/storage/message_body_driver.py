@@ -1,9 +1,9 @@
-"""The bodies of messages: from memory while they are fresh, from their stream otherwise.
+"""Message bodies: from memory if recent, otherwise from their stream.
 
-What is published is remembered, oldest forgotten first, up to a number of bytes; a queue whose
+Published messages are cached up to a number of bytes, the oldest evicted first; a queue whose
 consumers keep up never reads from disk. A backlog is read in pieces, each of which serves the
-messages that follow. The exchange of a message is the one its stream belongs to; a body that was
-moved to another stream names its exchange itself.
+following messages. The exchange of a message is that of its stream; a body that was moved to
+another stream has its exchange in a header.
 """
 
 import logging
@@ -23,7 +23,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 BODIES_BYTES_MAX = 64 * MIB
 READ_BYTES = 256 * KIB
-# What an entry costs beside the bytes of its message. Measured.
+# Size of an entry without the bytes of its message. Measured.
 _ENTRY_BYTES = 400
 
 _log = logging.getLogger(__name__)
@@ -45,12 +45,12 @@ class MessageBodies:
         self._bytes_max = bytes_max
         self._used_bytes = 0
         self._fresh: dict[StreamId, dict[int, Message]] = {}
-        # What was kept at once is forgotten at once: where, which offsets, how many bytes.
+        # Messages cached together are evicted together: stream, offsets, bytes.
         self._order: deque[tuple[dict[int, Message], range, int]] = deque()
         self._exchanges: dict[StreamId, str] = {}
 
     def opened(self, stream: StreamId, exchange: str) -> None:
-        """A stream belongs to an exchange from now on."""
+        """Assign a stream to an exchange."""
         self._exchanges[stream] = exchange
 
     def is_queue_stream(self, stream: StreamId) -> bool:
@@ -58,7 +58,7 @@ class MessageBodies:
         return stream in self._exchanges
 
     def keep(self, stream: StreamId, base: int, messages: list[Message]) -> None:
-        """Messages were appended from an offset on."""
+        """Cache messages that were appended from an offset on."""
         fresh = self._fresh.get(stream)
         if fresh is None:
             fresh = self._fresh[stream] = {}
@@ -75,13 +75,13 @@ class MessageBodies:
             self._used_bytes -= size_bytes
 
     def forget(self, stream: StreamId) -> None:
-        """A stream is gone."""
+        """Remove a stream."""
         gone = self._fresh.pop(stream, None)
         if gone is not None:
             gone.clear()
 
     def read(self, stream: StreamId, offset: int) -> Message | None:
-        """The message at an offset; None where it cannot be read any more."""
+        """The message at an offset; None if it can no longer be read."""
         fresh = self._fresh.get(stream)
         if fresh is not None:
             message = fresh.get(offset)
@@ -90,7 +90,7 @@ class MessageBodies:
         return self._read_from_stream(stream, offset)
 
     def read_published(self, stream: StreamId, offset: int) -> tuple[Message, str] | None:
-        """The message as it was published, and its exchange; None where it cannot be read."""
+        """The message as published, and its exchange; None if it can no longer be read."""
         message = self.read(stream, offset)
         if message is None:
             return None
@@ -120,13 +120,13 @@ class MessageBodies:
 
 
 def records_between(writer: StreamWriter, start: int, until: int) -> Iterator[Record]:
-    """The records of a stream from an offset on, until one after it and the end of its piece.
+    """The records of a stream from an offset on, at least up to ``until`` and the end of its piece.
 
-    Control batches and aborted transactions are passed over.
+    Control batches and aborted transactions are skipped.
 
     Raises:
         Corrupt: the bytes are damaged.
-        InvalidRequest: the offset is not there any more.
+        InvalidRequest: the offset no longer exists.
     """
     aborted = _Aborted(writer, start, until)
     at = start
@@ -151,7 +151,7 @@ def records_between(writer: StreamWriter, start: int, until: int) -> Iterator[Re
 
 
 class _Aborted:
-    """Which transactional batches in a stretch of a stream never happened."""
+    """The aborted transactions in a part of a stream."""
 
     def __init__(self, writer: StreamWriter, start: int, until: int) -> None:
         self._begun = sorted(
@@ -160,12 +160,12 @@ class _Aborted:
         self._open: set[int] = set()
 
     def covers(self, producer: int, offset: int) -> bool:
-        """Whether a batch belongs to a transaction that was aborted."""
+        """Whether a batch belongs to an aborted transaction."""
         while self._begun and self._begun[0][0] <= offset:
             self._open.add(self._begun.pop(0)[1])
         return producer in self._open
 
     def ended(self, producer: int, *, is_commit: bool) -> None:
-        """A marker was passed."""
+        """Handle a transaction marker."""
         if not is_commit:
             self._open.discard(producer)

@@ -1,8 +1,8 @@
-"""All queues of one internal stream as facts left them: names, settings, ledgers.
+"""All queues of one internal stream as rebuilt from facts: names, settings, ledgers.
 
-A snapshot is the state as facts of its own, in parts. A queue's snapshot counts once its last part
-is there; one that a crash cut short is passed over, and the facts before it still hold. What was
-written before a whole snapshot of all queues may be trimmed.
+A snapshot is the state as a sequence of facts, in parts. A queue's snapshot is valid once its last
+part is there; one that a crash cut short is ignored, and the facts before it stay valid. Facts
+before a complete snapshot of all queues may be trimmed.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from mainstem.queues.storage.ledger import QueueLedger
 
 
 class QueueState:
-    """One queue of the book."""
+    """The state of one queue."""
 
     __slots__ = ("ledger", "name", "queue", "settings")
 
@@ -39,7 +39,7 @@ class QueueState:
 class QueueStateTable:
     """Holds names, settings and ledgers of the queues of one internal partition.
 
-    ``replay`` is all that changes it.
+    Only ``replay`` changes it.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class QueueStateTable:
         self._partial: dict[int, list[dict[str, Any]]] = {}
 
     def replay(self, fact: QueueFact) -> None:
-        """Take a stored fact in; what is about a queue that is gone is passed over."""
+        """Apply a stored fact; facts about deleted queues are ignored."""
         match fact:
             case QueueDeclared(queue, name, settings):
                 ledger = QueueLedger(is_fanout=settings.mode.is_fanout)
@@ -70,7 +70,7 @@ class QueueStateTable:
                     entry.ledger.replay(fact)
 
     def snapshot(self) -> Iterator[QueueFact]:
-        """Facts that lead an empty book to where this one is; only queues that are kept count."""
+        """Facts that rebuild this table from an empty one; only durable queues are included."""
         yield QueuesCounted(self.next_queue)
         for entry in self.entries.values():
             if not entry.settings.is_kept:

@@ -1,7 +1,7 @@
-"""All that one partition of the internal topic keeps: queues, and namespaces that live there.
+"""The state of one partition of the internal topic: its queues and virtual hosts.
 
-``replay`` takes both kinds of facts in the order in which they were stored; ``snapshot`` says the
-same in fewer.
+``replay`` applies both kinds of facts in the order in which they were stored; ``snapshot`` returns
+an equivalent, shorter sequence of facts.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class ShardState:
         self._parts: dict[str, int] = {}
 
     def replay(self, fact: ShardFact) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         if isinstance(fact, SpaceFact):
             self.space(fact.namespace).replay(fact.fact)
         elif isinstance(fact, SpacePart):
@@ -39,14 +39,14 @@ class ShardState:
             self.queues.replay(fact)
 
     def space(self, namespace: str) -> VirtualHostState:
-        """The book of a namespace, begun if need be."""
+        """The state of a virtual host, created if missing."""
         state = self.spaces.get(namespace)
         if state is None:
             state = self.spaces[namespace] = self._new(namespace)
         return state
 
     def snapshot(self) -> Iterator[ShardFact]:
-        """Facts from which the book can be rebuilt without those before."""
+        """Facts from which the state can be rebuilt without those before."""
         yield from self.queues.snapshot()
         for namespace, state in self.spaces.items():
             pieces = list(state.snapshot())

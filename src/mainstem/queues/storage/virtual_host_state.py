@@ -1,8 +1,8 @@
-"""What outlives a node of one namespace: exchanges, bindings, their topics, how far each is routed.
+"""The durable state of one virtual host: exchanges, bindings, their topics, routing cursors.
 
-Facts of the topology and of routers say nothing about the namespace that they belong to, so they
-are kept as ``SpaceFact``s. A snapshot comes in parts, of which only the last makes it count: what a
-crash cut short is passed over, and the facts before it still hold.
+Facts of the topology and of routers do not name their virtual host, so they are stored as
+``SpaceFact``s. A snapshot has parts, and is valid once the last one is there: one that a crash cut
+short is ignored, and the facts before it stay valid.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _PART_FACTS = 1_000
 
 
 class TopicTaken(Struct, frozen=True, tag="topic-taken", array_like=True):
-    """A topic keeps the messages of an exchange; a shared one was there before."""
+    """A topic stores the messages of an exchange; a shared one existed before."""
 
     exchange: str
     topic: str
@@ -33,7 +33,7 @@ class TopicTaken(Struct, frozen=True, tag="topic-taken", array_like=True):
 
 
 class TopicLeft(Struct, frozen=True, tag="topic-left", array_like=True):
-    """A topic belongs to no exchange any more."""
+    """A topic no longer belongs to an exchange."""
 
     exchange: str
 
@@ -52,14 +52,14 @@ InSpace = (
 
 
 class SpaceFact(Struct, frozen=True, tag="space", array_like=True):
-    """Something happened in a namespace."""
+    """A fact of one virtual host."""
 
     namespace: str
     fact: InSpace
 
 
 class SpacePart(Struct, frozen=True, tag="space-part", array_like=True):
-    """A piece of a namespace's whole state."""
+    """A part of a virtual host's complete state."""
 
     namespace: str
     part: int
@@ -68,7 +68,7 @@ class SpacePart(Struct, frozen=True, tag="space-part", array_like=True):
 
 
 class RoutingProgress:
-    """How far a stream is routed, and by which versions what follows is to be."""
+    """How far a stream is routed, and the topology versions for the following records."""
 
     __slots__ = ("cursor", "marks", "version")
 
@@ -79,7 +79,7 @@ class RoutingProgress:
 
 
 class VirtualHostState:
-    """Holds the durable state of one virtual host. ``replay`` is all that changes it."""
+    """Holds the durable state of one virtual host. Only ``replay`` changes it."""
 
     def __init__(self, has_queue: Callable[[str], bool]) -> None:
         self._has_queue = has_queue
@@ -88,7 +88,7 @@ class VirtualHostState:
         self.positions: dict[StreamId, RoutingProgress] = {}
 
     def replay(self, fact: InSpace) -> None:
-        """Take a stored fact in."""
+        """Apply a stored fact."""
         match fact:
             case TopicTaken(exchange):
                 self.topics[exchange] = fact
@@ -103,11 +103,11 @@ class VirtualHostState:
                 self.topology.replay(fact)
 
     def forget(self, stream: StreamId) -> None:
-        """A stream is gone."""
+        """Remove a stream."""
         self.positions.pop(stream, None)
 
     def snapshot(self) -> Iterator[tuple[InSpace, ...]]:
-        """Facts that lead an empty book to where this one is, in pieces."""
+        """Facts that rebuild this state from an empty one, in pieces."""
         facts = chain(self.topology.snapshot(), self.topics.values(), self._positions())
         while piece := tuple(islice(facts, _PART_FACTS)):
             yield piece

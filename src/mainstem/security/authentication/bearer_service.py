@@ -1,6 +1,6 @@
-"""Tokens of an outside issuer: checked with its keys, which are looked up again when one is new.
+"""Verifies tokens of an external issuer with its keys, and fetches keys that are new.
 
-Imported only by nodes that have such an issuer: the libraries behind it take their time to load.
+Imported only by nodes that have such an issuer, because its libraries are slow to import.
 """
 
 from mainstem.security.authentication.jwks_client import JwksKeySource
@@ -10,17 +10,17 @@ from mainstem.security.principals import Identity
 
 
 class IssuerTokenVerifier:
-    """Whom JSON web tokens stand for."""
+    """Authenticates JSON web tokens."""
 
     def __init__(self, verifier: JwtVerifier, keys: JwksKeySource) -> None:
         self._verifier = verifier
         self._keys = keys
 
     async def identity(self, token: str) -> Identity:
-        """Whom the token stands for.
+        """The identity of a token.
 
         Raises:
-            LoginRefused: it does not hold, or the issuer's keys are not to be had.
+            LoginRefused: it is invalid, or the issuer's keys are unavailable.
         """
         for fresh in (False, True):
             keys = await self._keys.keys(fresh=fresh)

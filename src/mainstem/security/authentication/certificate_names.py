@@ -1,9 +1,9 @@
-"""From the certificate of a client to the name of a principal, by Kafka's mapping rules.
+"""Maps the certificate of a client to the name of a principal, by Kafka's mapping rules.
 
     RULE:^CN=(.*?),OU=ops.*$/$1/L      the first that matches decides; L and U change case
     DEFAULT                            the whole distinguished name
 
-Expressions are RE2: names come from clients, and none may keep the node busy.
+Expressions are RE2, whose matching time is linear: names come from clients.
 """
 
 import re
@@ -28,7 +28,7 @@ _SHORT: Final = {
     "emailAddress": "EMAILADDRESS",
 }  # fmt: skip
 
-Subject = Iterable[Iterable[tuple[str, str]]]  # as the ssl module gives it
+Subject = Iterable[Iterable[tuple[str, str]]]  # as the ssl module returns it
 
 
 class NameRule:
@@ -51,13 +51,13 @@ class NameRule:
             self._pattern = re2.compile(found["pattern"].replace("\\/", "/"), options)
         except re2.error as error:
             raise InvalidRequest(
-                ErrorCode.INVALID_CONFIG, f"{found['pattern']!r} is not an expression of RE2"
+                ErrorCode.INVALID_CONFIG, f"{found['pattern']!r} is not an RE2 expression"
             ) from error
         self._form = found["form"].replace("\\/", "/")
         self._case = found["case"]
 
     def name(self, subject: str) -> str | None:
-        """The mapped name; None where the rule does not fit."""
+        """The mapped name; None where the rule does not match."""
         if self._pattern is None:
             return subject
         found = self._pattern.fullmatch(subject)
@@ -81,7 +81,7 @@ class NameRules:
         self._rules = [NameRule(text) for text in rules or (DEFAULT,)]
 
     def name(self, subject: Subject) -> str | None:
-        """The principal's name; None where no rule fits, which means no login."""
+        """The principal's name; None where no rule matches, which means no login."""
         text = distinguished_name(subject)
         if not text or len(text) > NAME_LENGTH_MAX:
             return None

@@ -1,9 +1,9 @@
 """Public keys of a token issuer, from a file or from its address.
 
-What an address may be: ``https://`` anywhere but link-local and multicast addresses (where cloud
-machines keep their own secrets), ``http://`` on loopback only. No redirects, no proxies, no other
-schemes, one megabyte, ten seconds. The name is resolved once and the connection goes to what was
-checked, so that a name cannot mean something else a moment later.
+Allowed addresses: ``https://`` except link-local and multicast addresses (where cloud metadata
+services serve secrets), ``http://`` on loopback only. No redirects, no proxies, no other schemes,
+one megabyte, ten seconds. The name is resolved once and the connection uses the checked address,
+which prevents DNS rebinding.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 * MIB
 KEYS_MAX: Final = 100
 FRESH_S: Final = 600.0
-AGAIN_S: Final = 30.0  # a token that names an unknown key makes us look again, this often at most
+AGAIN_S: Final = 30.0  # a token with an unknown key id triggers a new fetch, at most this often
 
 log = logging.getLogger(__name__)
 
 
 class JwksKeySource:
-    """The keys, looked up again when they are old or something is missing."""
+    """The keys, fetched again when they are old or one is missing."""
 
     def __init__(self, place: str, clock: Clock) -> None:
         self._place = place
@@ -47,7 +47,7 @@ class JwksKeySource:
             check_address(place)
 
     async def keys(self, *, fresh: bool = False) -> KeySet | None:
-        """The keys as far as they are known; ``fresh`` looks again unless that was just done."""
+        """The known keys; ``fresh`` fetches them again unless that was just done."""
         age = self._now() - self._fetched
         if (fresh or age >= FRESH_S) and self._now() - self._tried >= AGAIN_S:
             if self._fetching is None:
@@ -64,7 +64,7 @@ class JwksKeySource:
             self._keys = parse_keys(data)
             self._fetched = self._now()
         except (OSError, ValueError, http.client.HTTPException, InvalidRequest) as error:
-            # What was known before is still right; without anything nobody gets in.
+            # Known keys stay valid; without any, every login is refused.
             log.warning("the keys of the token issuer cannot be read: %s", error)
         finally:
             self._fetching = None
@@ -74,12 +74,12 @@ def parse_keys(data: bytes) -> KeySet:
     """A set of public keys.
 
     Raises:
-        ValueError: the data is none, or holds secrets that anybody could sign with.
+        ValueError: the data is not a key set, or holds symmetric keys.
     """
     found = json.loads(data)
     keys = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(keys, list) or not 0 < len(keys) <= KEYS_MAX:
-        raise ValueError("not a set of keys")
+        raise ValueError("not a JSON web key set")
     usable = [
         key
         for key in keys
@@ -90,14 +90,14 @@ def parse_keys(data: bytes) -> KeySet:
     try:
         return KeySet.import_key_set({"keys": usable})
     except (JoseError, KeyError, TypeError) as error:
-        raise ValueError(f"not a set of keys: {error}") from error
+        raise ValueError(f"not a JSON web key set: {error}") from error
 
 
 def check_address(address: str) -> SplitResult:
-    """The parts of an address that may be asked.
+    """The parts of an allowed address.
 
     Raises:
-        InvalidRequest: it may not.
+        InvalidRequest: it is not allowed.
     """
     parts = urlsplit(address)
     if parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
@@ -129,7 +129,7 @@ def read(place: str) -> bytes:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to an address that was checked, under the name that was asked for."""
+    """A connection to a checked address, under the original host name."""
 
     def __init__(self, host: str, port: int, address: str, *, tls: bool) -> None:
         super().__init__(host, port, timeout=TIMEOUT_S)
@@ -137,7 +137,7 @@ class _Pinned(http.client.HTTPConnection):
         self._context = ssl.create_default_context() if tls else None
 
     def connect(self) -> None:
-        """Dial the checked address."""
+        """Connect to the checked address."""
         self.sock = socket.create_connection((self._address, self.port), TIMEOUT_S)
         if self._context is not None:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)

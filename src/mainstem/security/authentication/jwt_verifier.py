@@ -1,7 +1,7 @@
-"""JSON web tokens: signature, issuer, audience and time are checked, or there is no login.
+"""Verifies JSON web tokens: signature, issuer, audience and time.
 
-Fails closed: a missing claim is a wrong one, an algorithm that is not on the list is refused before
-any key is looked at, and ``none`` is never on it.
+Fails closed: a missing claim is an invalid one, an algorithm that is not on the list is refused
+before any key is used, and ``none`` is never on it.
 """
 
 import json
@@ -18,7 +18,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.security.authentication.sasl import refuse
 from mainstem.security.principals import NAME_LENGTH_MAX, USER, Identity, Principal
 
-# Signatures by a key pair only: with shared secrets, whoever can check a token can make one.
+# Asymmetric signatures only: with a shared secret, a verifier could also sign tokens.
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
@@ -27,7 +27,7 @@ GROUPS_MAX: Final = 200
 
 
 class JwtSettings(Struct, frozen=True, kw_only=True):
-    """What a token must say."""
+    """Required claims of a token."""
 
     issuer: str
     audiences: tuple[str, ...]
@@ -39,7 +39,7 @@ class JwtSettings(Struct, frozen=True, kw_only=True):
 
 
 class UnknownKey(Exception):
-    """The token names a key that is not in the set; a fresh set may have it."""
+    """The token names a key that is not in the set; a newer set may have it."""
 
 
 class JwtVerifier:
@@ -50,7 +50,7 @@ class JwtVerifier:
         if unknown or not (settings.issuer and settings.audiences and settings.algorithms):
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"algorithms {', '.join(sorted(unknown))} are not served"
+                f"algorithms {', '.join(sorted(unknown))} are not supported"
                 if unknown
                 else "bearer tokens need an issuer and an audience to be checked against",
                 subject="security.oauth",
@@ -59,14 +59,14 @@ class JwtVerifier:
         self._wall_ms = clock.wall_ms
 
     def identity(self, token: str, keys: KeySet) -> Identity:
-        """Whom the token stands for.
+        """The identity of a token.
 
         Raises:
-            Refused: it does not hold.
-            UnknownKey: it may hold with newer keys.
+            Refused: it is invalid.
+            UnknownKey: it may be valid with newer keys.
         """
         if len(token) > TOKEN_BYTES_MAX or not token.isascii():
-            refuse("a token that is none")
+            refuse("not a JSON web token")
         claims = self._claims(token, keys)
         self._check_parties(claims)
         until_ms = self._check_times(claims)
@@ -92,13 +92,13 @@ class JwtVerifier:
             if kid is not None and kid not in known:
                 raise UnknownKey
             if kid is None and len(keys.keys) != 1:
-                refuse("a token that names no key")
+                refuse("a token without a key id")
             found = jws.deserialize_compact(
                 token.encode(), keys, algorithms=list(self._settings.algorithms)
             )
             claims = json.loads(found.payload)
         except (JoseError, ValueError, KeyError, TypeError, RecursionError) as error:
-            refuse(f"a token that does not verify: {type(error).__name__}")
+            refuse(f"an invalid token signature: {type(error).__name__}")
         if not isinstance(claims, dict):
             refuse("a token without claims")
         return claims
@@ -135,10 +135,10 @@ class JwtVerifier:
 
 
 def _milliseconds(claims: Mapping[str, Any], name: str) -> int | None:
-    """A time claim; one that is there and no number makes the token worthless."""
+    """A time claim; a value that is not a number makes the token invalid."""
     value = claims.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
-        refuse(f"a {name} that is no time")
+        refuse(f"an invalid {name} claim")
     return int(value * 1000)

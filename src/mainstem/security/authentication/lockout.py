@@ -1,9 +1,9 @@
-"""Repeated wrong passwords lock the pair of user and address; many names tried lock the address.
+"""Lock-out: repeated failures lock a pair of user and address; many names, the address.
 
-Pure. A user is never locked as such, so that a stranger cannot lock somebody out from elsewhere;
-and one client that knows no better than to try its old password again and again does not lock out
-its neighbours behind the same address. Each further failure while the count stands doubles the
-time, up to a bound. What is tried while a lock holds is not looked at and does not count.
+Pure. A user is never locked as such, so that an attacker cannot lock out a user at other addresses;
+and one client that keeps retrying an old password does not lock out other users behind the same
+address. Each further failure while the count is kept doubles the time, up to a bound. Attempts
+during a lock are not checked and do not count.
 """
 
 from typing import Final, TypeVar
@@ -36,7 +36,7 @@ class _Count(Struct):
 
 
 class Lockout:
-    """Who has failed how often lately."""
+    """Counts recent failures by user and address."""
 
     def __init__(self, settings: LockoutSettings, clock: Clock) -> None:
         self._settings = settings
@@ -45,15 +45,15 @@ class Lockout:
         self._addresses: dict[str, _Count] = {}
 
     def locked_ms(self, user: str, address: str) -> int:
-        """How long a login of this user from this address is refused unseen; 0 if it is not."""
+        """How long logins of this user from this address are refused unchecked; 0 if not locked."""
         counts = (self._pairs.get((user, address)), self._addresses.get(address))
         until = max((count.locked_until for count in counts if count is not None), default=0.0)
         return max(0, round((until - self._now()) * 1000))
 
     def failed(self, user: str, address: str) -> int:
-        """A login was refused; for how long the next ones are, in ms.
+        """Count a refused login; returns the lock time in ms.
 
-        A token that names nobody counts for nothing: there is no guessing it.
+        A token without a user does not count: it cannot be guessed.
         """
         if not user:
             return 0
@@ -71,7 +71,7 @@ class Lockout:
         return self.locked_ms(user, address)
 
     def succeeded(self, user: str, address: str) -> None:
-        """A login went well: its pair starts afresh, the address keeps its count."""
+        """Reset the pair after a successful login; the address keeps its count."""
         self._pairs.pop((user, address), None)
 
     def _lock(self, count: _Count, beyond: int) -> None:
@@ -85,6 +85,6 @@ class Lockout:
         if count is None or self._now() - count.last > self._settings.forget_ms / 1000:
             count = _Count()
             if len(counts) >= REMEMBERED_MAX:
-                del counts[next(iter(counts))]  # the one that failed longest ago
+                del counts[next(iter(counts))]  # the one whose failure is oldest
         counts[key] = count
         return count

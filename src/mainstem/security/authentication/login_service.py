@@ -4,7 +4,7 @@
     identity = await logins.password("alice", secret, address)
     identity = await logins.bearer(token, address)         JSON web tokens and API tokens
 
-Whatever fails raises ``LoginRefused``, which tells the client nothing but that it failed.
+A failure raises ``LoginRefused``; the client learns only that the login failed.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
 
 
 class CredentialStore(Protocol):
-    """Where what users show is looked up."""
+    """Look-up of stored credentials."""
 
     @property
     def users(self) -> Mapping[str, Credentials]:
@@ -57,7 +57,7 @@ class CredentialStore(Protocol):
         ...
 
     def credentials(self, user: str) -> Credentials | None:
-        """What is kept of a user's password."""
+        """The stored credentials of a user."""
         ...
 
     def api_token(self, token_id: str) -> ApiToken | None:
@@ -69,15 +69,15 @@ class CredentialStore(Protocol):
         ...
 
     def token_secret(self) -> bytes | None:
-        """What delegation tokens are made with."""
+        """The secret of delegation tokens."""
         ...
 
 
 class BearerVerifier(Protocol):
-    """How tokens of an outside issuer are checked (``bearer_service``)."""
+    """Verifies tokens of an external issuer (``bearer_service``)."""
 
     async def identity(self, token: str) -> Identity:
-        """Whom the token stands for; raises ``LoginRefused``."""
+        """The identity of a token; raises ``LoginRefused``."""
         ...
 
 
@@ -113,12 +113,12 @@ class LoginService:
         """A SASL exchange.
 
         Raises:
-            InvalidRequest: the mechanism is not served.
+            InvalidRequest: the mechanism is not enabled.
         """
         if mechanism not in self.mechanisms:
             raise InvalidRequest(
                 ErrorCode.UNSUPPORTED_MECHANISM,
-                f"{mechanism[:40]!r} is not served",
+                f"mechanism {mechanism[:40]!r} is not enabled",
                 remedy=f"use {', '.join(self.mechanisms)}",
             )
         machine: Mechanism
@@ -134,9 +134,9 @@ class LoginService:
     async def password(
         self, user: str, password: str, address: str, *, noted: bool = False
     ) -> Identity:
-        """Check name and password, as HTTP basic brings them.
+        """Check name and password, as in HTTP basic authentication.
 
-        ``noted``: the same was right before on this connection, and is in the audit.
+        ``noted``: the same login succeeded before on this connection and is in the audit log.
         """
         work = self._by_password(user, password, address)
         return await self._watched(PLAIN, address, work, noted=noted)
@@ -146,12 +146,12 @@ class LoginService:
         return await self._watched("bearer", address, self._by_bearer(token), noted=noted)
 
     def credentials_changed(self) -> None:
-        """Forget what was found right under older credentials."""
+        """Drop cached results of older credentials."""
         self._decoys.credentials_changed()
         self._right.forget_all()
 
     async def make_credentials(self, password: str) -> Credentials:
-        """What to keep of a new password."""
+        """The credentials to store for a new password."""
         salts = [secrets.token_bytes(scram.SALT_BYTES) for _ in scram.ALGORITHMS]
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
@@ -159,17 +159,17 @@ class LoginService:
         )
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def succeeded(self, identity: Identity, address: str) -> Identity:
-        """A login went well."""
+        """Record a successful login."""
         self._lockout.succeeded(identity.principal.name, address)
         self._audit.logged_in(identity, address)
         return identity
 
     async def failed(self, refusal: LoginRefused, method: str, address: str) -> None:
-        """A login went wrong; whoever tries passwords one after the other is slowed down."""
+        """Record a failed login, and delay the answer to slow down guessing."""
         if not refusal.unseen:
             locked_ms = self._lockout.failed(refusal.user, address)
             locked_text = f", locked for {locked_ms} ms" if locked_ms else ""
@@ -177,17 +177,17 @@ class LoginService:
         await asyncio.sleep(self._failure_delay_s)
 
     def check_lock(self, user: str, address: str) -> None:
-        """Refuse whoever has failed too often, whatever he brings this time."""
+        """Refuse a locked pair of user and address without checking the credentials."""
         if self._lockout.locked_ms(user, address):
             raise LoginRefused("locked after repeated failures", user=user, unseen=True)
 
     def by_scram(self, proven: LoginProven, mechanism: str) -> Identity:
-        """Whom a finished SCRAM exchange has shown: a user, or the owner of a token."""
+        """The identity of a finished SCRAM exchange: a user, or the owner of a token."""
         if not proven.by_token:
             return Identity(Principal(USER, proven.user), method=mechanism)
         token = self._credentials.delegation_token(proven.user)
         if token is None or not token.is_valid(self._wall_ms()):
-            refuse("the delegation token is gone", user=proven.user)
+            refuse("the delegation token no longer exists", user=proven.user)
         return Identity(
             parse_principal(token.owner),
             method=mechanism,
@@ -196,14 +196,14 @@ class LoginService:
         )
 
     async def by_password(self, asked: CheckPassword, address: str) -> Identity:
-        """Whom name and password have shown."""
+        """The identity of a name and password."""
         return await self._by_password(asked.user, asked.password, address)
 
     async def by_bearer(self, asked: CheckBearer) -> Identity:
-        """Whom a token has shown; it may not be used to become somebody else."""
+        """The identity of a token; the authorization id must be the same user."""
         identity = await self._by_bearer(asked.token)
         if asked.authzid not in ("", identity.principal.name):
-            refuse("asks to be somebody else", user=identity.principal.name)
+            refuse("the authorization id is another user", user=identity.principal.name)
         return identity
 
     async def _watched(
@@ -222,7 +222,9 @@ class LoginService:
             credentials = self._credentials.credentials(user)
             if not await self._is_right(credentials, password):
                 refuse("wrong password" if credentials else "no such user", user=user)
-            self.check_lock(user, address)  # others may have failed while this one was checked
+            self.check_lock(
+                user, address
+            )  # other logins may have failed while this one was checked
             if self._credentials.credentials(user) is not credentials:
                 refuse("the password was changed meanwhile", user=user)
             self._right.remember(user, password)
@@ -250,7 +252,7 @@ class LoginService:
     def _by_api_token(self, token_id: str, secret: str) -> Identity:
         token = self._credentials.api_token(token_id)
         if token is None or not tokens.is_right(token, secret, self._wall_ms()):
-            refuse("not a token, or its time is over", user=token.owner if token else "")
+            refuse("an unknown or expired token", user=token.owner if token else "")
         return Identity(
             parse_principal(token.owner),
             method="token",
@@ -285,18 +287,18 @@ class SaslExchange:
         self.mechanism = mechanism
         self._address = address
         self._messages = 0
-        self._is_failed = False  # a failure was counted; what follows is politeness
+        self._is_failed = False  # a failure was counted; only the final message is left
 
     async def respond(self, data: bytes) -> tuple[bytes, Identity | None]:
-        """Take the client's message; the answer, and who it is once that is shown.
+        """Take the client's message; returns the answer, and the identity once it is proven.
 
         Raises:
-            LoginRefused: the login failed; there is no going on.
+            LoginRefused: the login failed, and the exchange is over.
         """
         try:
             self._messages += 1
             if self._messages > MESSAGES_MAX:
-                refuse("a login that never ends")
+                refuse("too many messages in one exchange")
             answer, identity = await self._step(data)
         except LoginRefused as refusal:
             if not self._is_failed:
@@ -317,11 +319,11 @@ class SaslExchange:
             return step.data, self._logins.by_scram(step, self.mechanism)
         if isinstance(step, CheckPassword):
             return b"", await self._logins.by_password(step, self._address)
-        assert isinstance(self._machine, OauthBearer), "only OAUTHBEARER brings tokens"
+        assert isinstance(self._machine, OauthBearer), "only OAUTHBEARER sends tokens"
         try:
             return b"", await self._logins.by_bearer(step)
         except LoginRefused as refusal:
-            # RFC 7628: the client is told why, answers with one byte, and then it has failed.
+            # RFC 7628: the client gets the error, answers with one byte, and then the login fails.
             await self._logins.failed(refusal, self.mechanism, self._address)
             self._is_failed = True
             return self._machine.explained().data, None

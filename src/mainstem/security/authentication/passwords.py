@@ -1,7 +1,7 @@
-"""Stored passwords: Argon2id, or the SCRAM keys of a user who has nothing else.
+"""Stored passwords: Argon2id, or the SCRAM keys of a user without an Argon2id hash.
 
-Checking is slow on purpose (tens of milliseconds), so it runs on a thread of its own and what was
-found right is remembered for a while under a key that only this process knows.
+Checking is slow on purpose (tens of milliseconds), so it runs on a separate thread, and successful
+checks are cached for a while under a key that only this process has.
 """
 
 import functools
@@ -26,7 +26,7 @@ REMEMBERED_S: Final = 300.0
 
 
 class Credentials(Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is kept of one user's password."""
+    """The stored credentials of one user."""
 
     argon2: str | None = None
     scram: tuple[ScramCredential, ...] = ()
@@ -37,7 +37,7 @@ class Credentials(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_password_length(password: str) -> None:
-    """Refuse what is no password.
+    """Refuse an invalid password.
 
     Raises:
         InvalidRequest: it is empty or too long.
@@ -63,7 +63,7 @@ def make_credentials(password: str, salts: Sequence[bytes]) -> Credentials:
 
 
 def is_right(credentials: Credentials | None, password: str) -> bool:
-    """Whether it is the user's password. Slow, and equally slow for a user who is not there."""
+    """Whether it is the user's password. Slow, and equally slow for an unknown user."""
     if len(password) > PASSWORD_LENGTH_MAX:
         return False
     if credentials is None or not (credentials.argon2 or credentials.scram):
@@ -85,7 +85,7 @@ def _verified(stored: str, password: str) -> bool:
 
 @functools.cache
 def _hasher() -> "PasswordHasher":
-    # Loaded when it is needed: most nodes on loopback never check a password.
+    # Imported when needed: most nodes on loopback never check a password.
     from argon2 import PasswordHasher  # noqa: PLC0415
 
     # 19 MiB and two passes: the smallest setting that OWASP recommends, about 20 ms. More would let
@@ -95,14 +95,14 @@ def _hasher() -> "PasswordHasher":
 
 @functools.cache
 def _decoy() -> str:
-    """Something to check the passwords of users against who are not there."""
-    return _hasher().hash("nobody's password")
+    """A hash to check passwords of unknown users against, so that timing is the same."""
+    return _hasher().hash("the password of unknown users")
 
 
 class PasswordCache:
-    """Passwords found right lately, so that not every HTTP request costs an Argon2.
+    """Cache of correct passwords, so that not every HTTP request costs an Argon2 check.
 
-    Kept are keyed hashes only. A change of anybody's credentials forgets all of them.
+    Holds keyed hashes only. Any change of credentials clears it.
     """
 
     def __init__(self, clock: Clock, key: bytes) -> None:
@@ -111,7 +111,7 @@ class PasswordCache:
         self._until: dict[bytes, float] = {}
 
     def knows(self, user: str, password: str) -> bool:
-        """Whether this was right a moment ago."""
+        """Whether this password was correct recently."""
         return self._until.get(self._mark(user, password), 0.0) > self._now()
 
     def remember(self, user: str, password: str) -> None:
@@ -121,7 +121,7 @@ class PasswordCache:
         self._until[self._mark(user, password)] = self._now() + REMEMBERED_S
 
     def forget_all(self) -> None:
-        """Some credential has changed."""
+        """Clear the cache, because a credential has changed."""
         self._until.clear()
 
     def _mark(self, user: str, password: str) -> bytes:

@@ -1,12 +1,12 @@
 """What SASL exchanges have in common, and the mechanisms that need one message.
 
-Pure. A machine takes what the client sent and says what happens next:
+Pure. A machine takes what the client sent and returns the next step:
 
     Challenge     send this and wait for more
-    CheckPassword, CheckBearer      somebody who may take his time has to look at it
-    LoginProven        the client is who it says it is
+    CheckPassword, CheckBearer      the driver checks it, which may take a while
+    LoginProven        the client has proven its identity
 
-Anything else raises ``LoginRefused``; what the client is told never says which part was wrong.
+Anything else raises ``LoginRefused``; the client does not learn which part was wrong.
 """
 
 from typing import Final, NoReturn, Protocol
@@ -22,7 +22,7 @@ _SEPARATOR: Final = "\x01"
 class LoginRefused(InvalidRequest):
     """The login failed. ``reason`` is for the audit, never for the client.
 
-    ``unseen``: it was refused because of a lock, without a look at what was brought.
+    ``unseen``: it was refused because of a lock, without checking the credentials.
     """
 
     def __init__(self, reason: str, *, user: str = "", unseen: bool = False) -> None:
@@ -35,27 +35,27 @@ class LoginRefused(InvalidRequest):
 
 
 class Challenge(Struct, frozen=True):
-    """Send this; the client goes on."""
+    """Send this to the client; the exchange continues."""
 
     data: bytes
 
 
 class CheckPassword(Struct, frozen=True):
-    """Whether this is the user's password."""
+    """Check whether this is the user's password."""
 
     user: str
     password: str
 
 
 class CheckBearer(Struct, frozen=True):
-    """Whom this token stands for. ``authzid`` is whom the client wants to be, if it said so."""
+    """Check this token. ``authzid`` is the requested authorization id, if any."""
 
     token: str
     authzid: str = ""
 
 
 class LoginProven(Struct, frozen=True):
-    """The client has shown that it is ``user``; ``data`` goes with the good news."""
+    """The client has proven that it is ``user``; ``data`` is the final server message."""
 
     user: str
     data: bytes = b""
@@ -85,15 +85,15 @@ class Plain:
         if not user or not password:
             refuse("an empty name or password", user=user)
         if authzid not in ("", user):
-            refuse("asks to be somebody else", user=user)
+            refuse("the authorization id is another user", user=user)
         return CheckPassword(user, password)
 
 
 class OauthBearer:
     """OAUTHBEARER (RFC 7628): a token in one message.
 
-    After a bad token the client is owed an explanation and answers it with one byte; only then has
-    the exchange failed.
+    After an invalid token the client gets an error message and answers it with one byte; only then
+    has the exchange failed.
     """
 
     def __init__(self) -> None:
@@ -108,22 +108,22 @@ class OauthBearer:
         flag, _, rest = header.partition(",")
         authzid, comma, left = rest.partition(",")
         if flag not in ("n", "y") or not comma or left or parts[-2:] != ["", ""]:
-            refuse("not a message of OAUTHBEARER")
+            refuse("not an OAUTHBEARER message")
         if authzid and not authzid.startswith("a="):
-            refuse("not a message of OAUTHBEARER")
+            refuse("not an OAUTHBEARER message")
         kind, _, token = pairs.get("auth", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
             refuse("no bearer token")
         return CheckBearer(token.strip(), unescaped(authzid.removeprefix("a=")))
 
     def explained(self) -> Challenge:
-        """What the client is told about a token that was not accepted."""
+        """The error message to the client for a token that was not accepted."""
         self._explained = True
         return Challenge(b'{"status":"invalid_token"}')
 
 
 def text_of(data: bytes) -> str:
-    """A message as text; what is none is refused."""
+    """A message as text; refused if it is not UTF-8."""
     if len(data) > MESSAGE_BYTES_MAX:
         refuse(f"a message of {len(data)} bytes")
     try:
@@ -133,9 +133,9 @@ def text_of(data: bytes) -> str:
 
 
 def unescaped(name: str) -> str:
-    """A saslname: ``=2C`` and ``=3D`` stand for comma and equals sign, other ``=`` are wrong."""
+    """A saslname: ``=2C`` and ``=3D`` mean comma and equals sign, other ``=`` are invalid."""
     if "=" in name.replace("=2C", "").replace("=3D", ""):
-        refuse("a name with a wrong escape")
+        refuse("a name with an invalid escape")
     return name.replace("=2C", ",").replace("=3D", "=")
 
 

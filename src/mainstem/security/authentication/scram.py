@@ -3,8 +3,8 @@
     client-first   n,,n=alice,r=<nonce>            ──▶ r=<nonce+ours>,s=<salt>,i=<iterations>
     client-final   c=biws,r=<nonce+ours>,p=<proof> ──▶ v=<our signature>
 
-For a user who is not there the exchange goes on with made-up keys (``decoys``) and fails at the
-proof: names cannot be fished for.
+For an unknown user the exchange continues with made-up keys (``decoys``) and fails at the proof, so
+that user names cannot be probed.
 """
 
 import base64
@@ -32,7 +32,7 @@ FindCredential = Callable[[str, str], ScramCredential | None]  # (user, mechanis
 
 
 class CredentialLookup:
-    """Where an exchange looks keys up: those of users, those of delegation tokens."""
+    """Look-up of keys for an exchange: those of users and of delegation tokens."""
 
     def __init__(
         self, of_user: FindCredential, of_token: FindCredential, decoys: ScramDecoys
@@ -67,7 +67,7 @@ class ScramServer:
         flag, comma, rest = message.partition(",")
         authzid, comma2, bare = rest.partition(",")
         if flag not in ("n", "y") or not (comma and comma2):
-            refuse("channel binding is not served, or this is not SCRAM")
+            refuse("channel binding is not supported, or this is not SCRAM")
         parts = bare.split(",")
         if len(parts) < 2 or not parts[0].startswith("n=") or not parts[1].startswith("r="):
             refuse("a first message without name and nonce")
@@ -78,7 +78,7 @@ class ScramServer:
         extensions = dict(part.partition("=")[::2] for part in parts[2:])
         self._by_token = extensions.get(TOKEN_EXTENSION) == "true"
         if authzid not in ("", f"a={parts[0][2:]}"):
-            refuse("asks to be somebody else", user=self.user)
+            refuse("the authorization id is another user", user=self.user)
         keys, decoys = self._keys, self._keys.decoys
         find, made_up = keys.of_user, decoys.of_user
         if self._by_token:
@@ -100,7 +100,7 @@ class ScramServer:
         if not comma or not proof.startswith("p=") or len(parts) < 2:
             refuse("a final message without proof", user=self.user)
         if parts[0] != f"c={binding}" or parts[1] != f"r={self._nonce}":
-            refuse("another exchange's message", user=self.user)
+            refuse("a message of another exchange", user=self.user)
         auth_message = f"{self._auth_message},{without_proof}".encode()
         mechanism = self._mechanism
         signature = scram.keyed(mechanism, credential.stored_key, auth_message)

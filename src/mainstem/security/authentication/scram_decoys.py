@@ -1,4 +1,4 @@
-"""Made-up SCRAM keys for names that nobody has, so that names cannot be fished for.
+"""Made-up SCRAM keys for unknown users, so that user names cannot be probed.
 
 A made-up name looks like a user's: its salt is the same at every node and after every restart,
 since it comes from a secret of the catalogue, and its number of iterations and the length of its
@@ -18,7 +18,7 @@ _PURPOSE: Final = b"mainstem scram decoys"
 
 
 class CredentialShape(NamedTuple):
-    """What a client learns of a user's keys besides the salt's bytes."""
+    """What a client sees of a user's keys besides the salt's bytes."""
 
     iterations: int
     salt_bytes: int
@@ -33,7 +33,7 @@ class ScramDecoys:
     Args:
         secret: the cluster's secret for this; None while there is none.
         users: every user with a password.
-        spare: a key that stands in for the secret.
+        spare: a key to use while there is no secret.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ScramDecoys:
         self._spare = spare
 
     def of_user(self, user: str, mechanism: str, /) -> ScramCredential:
-        """Keys that no password fits."""
+        """Keys that match no password."""
         seed = self._seed("user", user, mechanism)
         shapes = self._shapes_of(mechanism) or (USUAL_SHAPE,)
         shape = shapes[int.from_bytes(seed[:8]) % len(shapes)]
@@ -57,7 +57,7 @@ class ScramDecoys:
         return ScramCredential(mechanism, salt, shape.iterations, key, key)
 
     def of_token(self, token_id: str, mechanism: str, /) -> ScramCredential:
-        """Keys that no token's secret fits, made with as much work as those of a token."""
+        """Keys that match no token, computed with as much work as those of a token."""
         unknown = self._seed("password", token_id, mechanism).hex()
         return self.token_keys(token_id, unknown, mechanism)
 
@@ -70,7 +70,7 @@ class ScramDecoys:
         )
 
     def credentials_changed(self) -> None:
-        """Look again at how the keys of users look."""
+        """Refresh the iterations and salt lengths from the keys of users."""
         self._shapes.clear()
 
     def _shapes_of(self, mechanism: str) -> tuple[CredentialShape, ...]:

@@ -1,8 +1,8 @@
-"""TLS for listeners: contexts from files, client certificates, new files taken up while running.
+"""TLS for listeners: contexts from files, client certificates, reload while running.
 
-A listener holds one context for life. Its name callback, which runs for every handshake whether or
-not the client names a host, hands the connection the newest one; so a renewed certificate serves
-the next connection and nobody is cut off. Files that do not fit together leave things as they were.
+A listener holds one context for life. Its SNI callback, which runs for every handshake whether or
+not the client names a host, switches the connection to the newest context; so a renewed certificate
+serves the next connection and open ones stay. If files do not match, the old ones stay in use.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ _NEEDS: Final = {
 }
 
 
-# What peers do that do not speak TLS at all: they understand no alert, and waiting for them to
-# hang up would let them hold sockets.
+# Errors of peers that do not use TLS at all: they understand no alert, and waiting for them to
+# close would let them hold sockets.
 _NOT_TLS: Final = frozenset(
     {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG"}
 )
@@ -46,12 +46,12 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
 
 
 class _ReportingHandshake(ssl.SSLObject):
-    """Tells a client why its handshake failed.
+    """Sends a client the alert of a failed handshake.
 
     OpenSSL has the alert ready when it refuses a certificate, but event loops close the connection
-    without sending it; clients then see a node that hangs up, and try again for ever. So a failure
-    with something left to say looks like a wait, for which loops send what is there; whatever comes
-    next is the end.
+    without sending it; clients then see a closed connection, and retry for ever. So a failure with
+    pending output is reported as a wait, for which loops send that output; the next step raises the
+    failure.
     """
 
     outgoing: ssl.MemoryBIO
@@ -74,7 +74,7 @@ class _ReportingHandshake(ssl.SSLObject):
 
 
 class _ReportingContext(ssl.SSLContext):
-    """A listener's context, whose handshakes know what they have left to say."""
+    """A listener's context, whose handshakes send their alerts."""
 
     def wrap_bio(
         self,
@@ -92,7 +92,7 @@ class _ReportingContext(ssl.SSLContext):
 
 
 class TlsContexts:
-    """The context of listeners, and what is served from it today."""
+    """The context of listeners, and the current certificate behind it."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -102,21 +102,21 @@ class TlsContexts:
         self.context.sni_callback = self._hand_over
 
     def look_again(self) -> bool:
-        """Take new files up if there are any; whether that was done."""
+        """Load changed files; returns whether there were any."""
         try:
             stamps = self._read_stamps()
             if stamps == self._stamps:
                 return False
             self._newest = make_context(self._settings)
         except (OSError, InvalidRequest) as error:
-            log.warning("the new TLS files are not taken up: %s", error)
+            log.warning("the new TLS files are not loaded: %s", error)
             return False
         self._stamps = stamps
         log.info("new TLS files are in use", extra={"file": self._settings.certificate_file})
         return True
 
     async def watch(self, every_s: float = LOOK_AGAIN_S) -> None:
-        """Look again for as long as the node runs."""
+        """Check for changes as long as the node runs."""
         while True:
             await asyncio.sleep(every_s)
             self.look_again()
@@ -135,13 +135,13 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     """A server's context.
 
     Raises:
-        InvalidRequest: the files cannot be read or do not fit together.
+        InvalidRequest: the files cannot be read or do not match.
     """
     context = _ReportingContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = _ReportingHandshake
     newest = settings.minimum == "1.3"
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if newest else ssl.TLSVersion.TLSv1_2
-    # A client that asks for renegotiation again and again would keep the node busy.
+    # A client that requests renegotiation repeatedly would keep the node busy.
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=_no_password)
@@ -152,12 +152,12 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
             ErrorCode.INVALID_CONFIG,
             f"the TLS files cannot be used: {error}",
             subject=settings.certificate_file,
-            remedy="mainstem cert makes a set that fits together",
+            remedy="mainstem cert creates a matching set",
         ) from error
     if settings.client_certificates != "none" and settings.client_ca_file is None:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            "client certificates are asked for, but no authority to check them against is named",
+            "client certificates are requested, but no authority to verify them is configured",
             subject="tls.client_ca_file",
         )
     context.verify_mode = _NEEDS[settings.client_certificates]
@@ -165,7 +165,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def certificate_identity(connection: Any, rules: NameRules) -> Identity | None:
-    """Who the verified certificate of a client says that it is; None without one."""
+    """The subject of a client's verified certificate; None without one."""
     certificate = None if connection is None else connection.getpeercert()
     if not certificate:
         return None
@@ -174,5 +174,5 @@ def certificate_identity(connection: Any, rules: NameRules) -> Identity | None:
 
 
 def _no_password() -> str:
-    """Asked for an encrypted key: answering keeps OpenSSL from asking a terminal."""
+    """Password callback for an encrypted key: keeps OpenSSL from prompting on a terminal."""
     return ""

@@ -1,8 +1,8 @@
-"""Tokens that stand for somebody: API tokens for programs, delegation tokens as in Kafka (KIP-48).
+"""Tokens that authenticate a user: API tokens, and Kafka's delegation tokens (KIP-48).
 
 An API token is ``mst_<id>_<secret>``; the catalogue keeps a hash of the secret. A delegation token
 is an id and the HMAC of that id under the cluster's secret, used as a SCRAM user and password; the
-HMAC is computed whenever it is needed and kept nowhere.
+HMAC is computed whenever it is needed and not stored.
 """
 
 import base64
@@ -26,7 +26,7 @@ RENEWAL_MS: Final = DAY_MS
 
 
 class ApiToken(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of an API token. ``roles`` None: it may do what its owner may."""
+    """A stored API token. ``roles`` None: it has the rights of its owner."""
 
     id: str
     owner: str
@@ -75,18 +75,18 @@ def split_api_token(text: str) -> tuple[str, str] | None:
 
 
 def digest(secret: str) -> bytes:
-    """What is kept of a secret: it has 256 bits of chance, so a fast hash is enough."""
+    """The stored hash of a secret: it has 256 random bits, so a fast hash is enough."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def is_right(token: ApiToken, secret: str, now_ms: int) -> bool:
-    """Whether the secret belongs to the token and its time is not over."""
+    """Whether the secret belongs to the token and the token has not expired."""
     right = hmac.compare_digest(token.digest, digest(secret))
     return right and (token.expires_ms is None or now_ms < token.expires_ms)
 
 
 def delegation_hmac(cluster_secret: bytes, token_id: str) -> bytes:
-    """What a client proves when it logs in with a delegation token."""
+    """The HMAC with which a client authenticates by a delegation token."""
     return hmac.digest(cluster_secret, token_id.encode(), "sha512")
 
 
@@ -96,7 +96,7 @@ def delegation_password(hmac_bytes: bytes) -> str:
 
 
 def lifetime_ms(asked_ms: int, *, most_ms: int = LIFETIME_MS_MAX) -> int:
-    """How long a delegation token may live at most; -1 asks for all there is."""
+    """The maximum lifetime of a delegation token; -1 requests the largest."""
     if asked_ms < -1:
         raise InvalidRequest(ErrorCode.INVALID_REQUEST, f"a lifetime of {asked_ms} ms")
     return most_ms if asked_ms <= 0 else min(asked_ms, most_ms)

@@ -1,7 +1,7 @@
-"""Rules of access in Kafka's words: who may, or may not, do what to which resources.
+"""Access rules in Kafka's terms: which principal may, or may not, do what to which resources.
 
-Numbers are those of Kafka's protocol. ``GLOB`` is ours: Kafka's own clients show it as unknown and
-leave it alone.
+Numbers are those of Kafka's protocol. ``GLOB`` is an extension: Kafka's own clients show it as
+unknown.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ HOST_LENGTH_MAX: Final = 255
 
 
 class ResourceType(IntEnum):
-    """What a rule is about."""
+    """The type of resource of a rule."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +66,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a rule gives or takes."""
+    """Whether a rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -92,11 +92,11 @@ OPERATIONS_OF: Final[dict[ResourceType, frozenset[Operation]]] = {
     ResourceType.DELEGATION_TOKEN: frozenset({_O.DESCRIBE}),
     ResourceType.USER: frozenset({_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS}),
 }  # fmt: skip
-"""What makes sense for each kind of resource."""
+"""The operations of each type of resource."""
 
 
 class AclRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule. ``principal`` is ``Kind:name``; ``User:*`` is everybody."""
+    """One rule. ``principal`` is ``Kind:name``; ``User:*`` is every user."""
 
     resource_type: ResourceType
     pattern_type: PatternType
@@ -108,7 +108,7 @@ class AclRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AclFilter(Struct, frozen=True):
-    """Which rules are meant. None and ANY leave a part open; MATCH finds all that would apply."""
+    """Selects rules. None and ANY match any value; MATCH finds all that would apply."""
 
     resource_type: ResourceType = ResourceType.ANY
     pattern_type: PatternType = PatternType.ANY
@@ -119,7 +119,7 @@ class AclFilter(Struct, frozen=True):
     permission: Permission = Permission.ANY
 
     def matches(self, rule: AclRule) -> bool:
-        """Whether a rule is meant."""
+        """Whether a rule matches."""
         return (
             self.resource_type in (ResourceType.ANY, rule.resource_type)
             and self.principal in (None, rule.principal)
@@ -138,7 +138,7 @@ class AclFilter(Struct, frozen=True):
 
 
 def covers(rule: AclRule, name: str, user: str = "") -> bool:
-    """Whether a rule is about the resource of that name."""
+    """Whether a rule applies to the resource of that name."""
     if rule.pattern_type == PatternType.LITERAL:
         return rule.name in (name, EVERYTHING)
     if rule.pattern_type == PatternType.PREFIXED:
@@ -147,10 +147,10 @@ def covers(rule: AclRule, name: str, user: str = "") -> bool:
 
 
 def check_rule(rule: AclRule) -> None:
-    """Refuse a rule that could never apply, or that says less than it seems to.
+    """Refuse a rule that could never apply, or that covers less than it seems to.
 
     Raises:
-        InvalidRequest: an unknown part, a filter's word, an operation that the resource has not.
+        InvalidRequest: an unknown part, a filter value, an operation that the resource lacks.
     """
     if rule.resource_type not in OPERATIONS_OF:
         raise _invalid(f"no rule can be about {rule.resource_type.name}")
@@ -159,7 +159,7 @@ def check_rule(rule: AclRule) -> None:
     if rule.permission not in (Permission.ALLOW, Permission.DENY):
         raise _invalid(f"{rule.permission.name} is not a permission")
     if rule.operation not in {*OPERATIONS_OF[rule.resource_type], Operation.ALL}:
-        raise _invalid(f"{rule.operation.name} is nothing that {rule.resource_type.name} knows")
+        raise _invalid(f"{rule.operation.name} is not an operation of {rule.resource_type.name}")
     if not 0 < len(rule.name) <= NAME_LENGTH_MAX:
         raise _invalid(f"a resource name of {len(rule.name)} characters")
     if not 0 < len(rule.host) <= HOST_LENGTH_MAX:

@@ -1,8 +1,8 @@
-"""Decides who may do what. Deny wins; without a rule that allows, the answer is no.
+"""Decides about access. Deny wins; without a rule that allows, access is denied.
 
-Rules are indexed by principal, resource type and name, so that a decision looks at those few that
-can apply, however many there are. One look gives all operations at once, as a set of bits; it is
-remembered until any rule changes, which ``version`` tells.
+Rules are indexed by principal, resource type and name, so that a decision reads only the few that
+can apply, however many there are. One look-up returns all operations at once, as a set of bits; it
+is cached until any rule changes, which changes ``version``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,7 +56,7 @@ class Rights(Protocol):
 
     @property
     def version(self) -> int:
-        """Answers given under the same version hold still."""
+        """Answers of the same version are still valid."""
         ...
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -64,7 +64,7 @@ class Rights(Protocol):
         ...
 
     def need(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        """Refuse, and write it down, unless the operation is allowed on that resource."""
+        """Refuse, and audit, unless the operation is allowed on that resource."""
         ...
 
     def may_somewhere(self, operation: Operation, kind: ResourceType) -> bool:
@@ -77,7 +77,7 @@ class Rights(Protocol):
 
 
 class AllRights:
-    """The rights of everybody where nothing is authorised."""
+    """The rights of every client where authorisation is off."""
 
     version = 0
 
@@ -139,8 +139,8 @@ class Authoriser:
     """Decides whether a principal may perform an operation.
 
     Args:
-        super_users: may do everything, whatever the rules say.
-        open_without_rules: whether everybody may do everything with a resource that no access rule
+        super_users: may do everything, regardless of rules.
+        open_without_rules: whether every user may do everything with a resource that no access rule
             names (Kafka's ``allow.everyone.if.no.acl.found``); rules of roles do not count.
     """
 
@@ -157,7 +157,7 @@ class Authoriser:
         self.version = 0
 
     def load(self, rules: Iterable[AclRule], roles: Roles, bindings: Bindings) -> None:
-        """Let these be all rules from now on."""
+        """Replace all rules."""
         index: dict[tuple[str, ResourceType], _Rules] = {}
         hosts = set()
         everything = list(rules)
@@ -177,7 +177,7 @@ class Authoriser:
         self.version += 1
 
     def is_super(self, identity: Identity) -> bool:
-        """Whether no rule concerns this login."""
+        """Whether no rule applies to this login."""
         return identity.only_roles is None and str(identity.principal) in self._super_users
 
     def allows(
@@ -253,14 +253,14 @@ class Authoriser:
         )
 
     def _is_open(self, identity: Identity, kind: ResourceType, name: str) -> bool:
-        """Whether everybody may use a resource because no access rule names it."""
+        """Whether every user may use a resource because no access rule names it."""
         if not self._open_without_rules:
             return False
         rules = self._named.get(kind)
         return rules is None or not any(rules.about(name, identity.principal.name))
 
     def _subjects(self, identity: Identity) -> list[str]:
-        """The principals whose rules concern a login: itself, its groups, the roles of both."""
+        """The principals whose rules apply to a login: itself, its groups, the roles of both."""
         names = list(identity.names)
         roles = {role for name in names for role in self._bindings.get(name, ())}
         return names + _subjects_of_roles(sorted(roles))
@@ -306,7 +306,7 @@ class GrantedRights:
 
     @property
     def version(self) -> int:
-        """Changes with every change of the rules; never 0, which stands for no rules at all."""
+        """Changes with every change of the rules; never 0, which means no rules at all."""
         return self._authoriser.version
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -314,7 +314,7 @@ class GrantedRights:
         return self._authoriser.allows(self._identity, self._host, operation, kind, name)
 
     def need(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        """Refuse, and write it down, unless the operation is allowed on that resource."""
+        """Refuse, and audit, unless the operation is allowed on that resource."""
         if not self.may(operation, kind, name):
             self._refused(self._identity, self._host, operation, kind, name)
             raise not_allowed(self._identity, operation, kind, name)
@@ -350,7 +350,7 @@ def _allowed_bits(rule: AclRule) -> int:
 
 
 def _dominates(deny: AclRule, allow: AclRule, user: str) -> bool:
-    """Whether everything that ``allow`` is about is surely denied."""
+    """Whether everything that ``allow`` covers is certainly denied."""
     if deny.pattern_type == PatternType.LITERAL and deny.name == EVERYTHING:
         return True
     if allow.pattern_type == PatternType.LITERAL and allow.name != EVERYTHING:

@@ -1,9 +1,9 @@
-"""Patterns of names with ``*``, ``?`` and ``{user}``, matched in time that cannot explode.
+"""Name patterns with ``*``, ``?`` and ``{user}``, matched without exponential backtracking.
 
-    orders-*        every name that begins with ``orders-``
-    app.{user}.*    names that carry the name of whoever asks
+    orders-*        every name that starts with ``orders-``
+    app.{user}.*    names that contain the user's own name
 
-``{user}`` stands for the asker's name as plain text: somebody called ``*`` gains nothing.
+``{user}`` is the user's name as plain text: in a user named ``*`` it is no wildcard.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ class NamePattern:
             raise InvalidRequest(ErrorCode.INVALID_PATTERN, f"a pattern of {len(text)} characters")
         self.text = text
         self.names_user = USER_MARK in text
-        # A token is (character, is it a wildcard); None stands where the user's name goes.
+        # A token is (character, is it a wildcard); None is the place of the user's name.
         self._tokens: list[tuple[str, bool] | None] = []
         for at, piece in enumerate(text.split(USER_MARK)):
             if at:
@@ -35,7 +35,7 @@ class NamePattern:
 
     @property
     def fixed_prefix(self) -> str:
-        """What every matching name begins with."""
+        """The literal prefix of every matching name."""
         prefix = ""
         for token in self._tokens:
             if token is None or token[1]:
@@ -44,7 +44,7 @@ class NamePattern:
         return prefix
 
     def matches(self, name: str, user: str = "") -> bool:
-        """Whether a name fits, for that user."""
+        """Whether a name matches, for that user."""
         tokens = self._for(user)
         at = spot = 0
         star, resume = -1, 0
@@ -56,7 +56,7 @@ class NamePattern:
                 at += 1
                 spot += 1
             elif star >= 0:
-                # The last star takes one character more; earlier stars never need to.
+                # The last star matches one character more; earlier stars never need to.
                 resume += 1
                 at, spot = resume, star + 1
             else:

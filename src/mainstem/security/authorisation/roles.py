@@ -1,8 +1,8 @@
 """Roles: named sets of rules that users are given instead of single rules.
 
-Four are built in and cannot be changed; others are made of rules like those of ``acl``. A role is
-in force for everyone it is bound to, beside whatever rules name them directly; a deny wins wherever
-it comes from.
+Four are built in and cannot be changed; others consist of rules like those of ``acl``. A role
+applies to every principal it is bound to, in addition to rules that name the principal directly; a
+deny from either wins.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ NAME_LENGTH_MAX: Final = 100
 
 
 class RoleRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule without a principal: it concerns whoever has the role."""
+    """A rule without a principal: it applies to every principal that has the role."""
 
     resource_type: ResourceType
     operation: Operation
@@ -67,12 +67,12 @@ BUILT_IN: Final[dict[str, tuple[RoleRule, ...]]] = {
         *_all(_R.CLUSTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS),
     ),
 }  # fmt: skip
-"""What everyone expects to find. ``read-only`` sees records and everything about them, and changes
-nothing: not even the position of a group."""
+"""The built-in roles. ``read-only`` reads records and all descriptions, and changes nothing, not
+even the committed offsets of a group."""
 
 
 def rules_of(role: str, rules: tuple[RoleRule, ...]) -> list[AclRule]:
-    """A role's rules as rules of access whose principal is the role."""
+    """A role's rules as access rules whose principal is the role."""
     return [
         AclRule(
             rule.resource_type,
@@ -88,14 +88,14 @@ def rules_of(role: str, rules: tuple[RoleRule, ...]) -> list[AclRule]:
 
 
 def check_role(name: str, rules: tuple[RoleRule, ...]) -> None:
-    """Refuse a role that cannot be, or that would change a built-in one.
+    """Refuse an invalid role, or one that would change a built-in one.
 
     Raises:
-        InvalidRequest: its name or one of its rules is not possible.
+        InvalidRequest: its name or one of its rules is invalid.
     """
     if name in BUILT_IN:
         raise InvalidRequest(
-            ErrorCode.POLICY_VIOLATION, "built-in roles stay as they are", subject=name
+            ErrorCode.POLICY_VIOLATION, "built-in roles cannot be changed", subject=name
         )
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable() or ":" in name:
         raise InvalidRequest(

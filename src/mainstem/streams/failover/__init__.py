@@ -1,1 +1,1 @@
-"""Who writes a stream: roles, fail-over to a new writer, sealing, recovery."""
+"""The writer of a stream: roles, fail-over to a new writer, sealing, recovery."""

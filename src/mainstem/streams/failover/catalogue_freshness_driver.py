@@ -1,8 +1,8 @@
-"""Whether this node's catalogue was the newest a moment ago, asked of most of its voters.
+"""Whether this node's catalogue was the newest a moment ago, confirmed by a majority of voters.
 
-A writer that was deposed and does not know it yet judges by what it knew; who asks here before a
-final refusal does not. Promises: ``holds`` never waits; a doubt has the voters asked, one question
-at a time, so that whoever tries again soon gets an answer.
+A writer that was deposed and does not know it yet decides on outdated state; a check here before a
+final refusal prevents that. Guarantees: ``holds`` never waits; if it is not certain, the voters are
+asked, one request at a time, so that a retry soon gets an answer.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class CatalogueFreshness:
         self._asking: asyncio.Task[None] | None = None
 
     def holds(self) -> bool:
-        """Whether all that was decided up to a moment ago is known here; if not, it is asked."""
+        """Whether all that was decided up to a moment ago is known here; if not, start a check."""
         now_s = self._clock.monotonic()
         if now_s - self._confirmed_s < SURE_MS / 1000:
             return True
@@ -39,7 +39,7 @@ class CatalogueFreshness:
         return False
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop the checks."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -47,7 +47,7 @@ class CatalogueFreshness:
         try:
             await self._placement.confirm(ASK_TIMEOUT_S)
         except MainstemError as refusal:
-            _log.debug("nobody says what is decided: %s", refusal)
+            _log.debug("the catalogue may be out of date: %s", refusal)
         else:
             self._confirmed_s = now_s
 

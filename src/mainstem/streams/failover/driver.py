@@ -1,10 +1,10 @@
-"""This node was elected to write a stream: carries out what ``FailOver`` decides, then seals.
+"""Fail-over to this node: carries out what ``FailOver`` decides, then seals.
 
-    fence everybody ──▶ end found ──▶ copies on enough disks ──▶ catalogue ──▶ state ──▶ opened
+    fence all replicas ──▶ end found ──▶ copies on enough disks ──▶ catalogue ──▶ state ──▶ opened
 
-Promises: it goes on until the stream is open here, or somebody newer was elected, or the stream is
-gone; a node that does not answer is asked again; nothing is opened before the catalogue has sealed
-the range that was left behind.
+Guarantees: it continues until the stream is open here, a newer writer was elected, or the stream
+was deleted; a node that does not answer is asked again; nothing is opened before the catalogue has
+sealed the range that was left open.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ ASK_TIMEOUT_S: Final = 2.0
 COPY_TIMEOUT_S: Final = 10.0
 TICK_S: Final = 0.05
 STATE_PAUSE_S: Final = 0.2
-# How long copies are waited for when too many replicas are known to be dead.
+# How long to wait for copies when too many replicas are known to be dead.
 LONE_AMONG_DEAD_MS: Final = 200
-# How long an unclean election waits for replicas that may still come.
+# How long an unclean election waits for replicas that may still answer.
 UNCLEAN_AFTER_MS: Final = 1_000
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class FailOverDriver:
         catalogue = context.placement.catalogue
         up = sum(catalogue.is_live(node) for node in self._facts.replicas)
         if up < self._facts.acks_needed:
-            # The others are known to be dead: no copies can be made for as long as they are.
+            # The others are known to be dead: no copies can be made meanwhile.
             settings = replace(settings, lone_after_ms=LONE_AMONG_DEAD_MS)
         taken = TakeoverRange(
             OpenRange(
@@ -101,25 +101,25 @@ class FailOverDriver:
             self._directories,
         )
         self._machine = FailOver(taken, policy_of(self._facts), settings, context.now_ms())
-        # What came of asking nodes; an error is one that no node's answer explains.
+        # Results of requests to nodes; an error is one that is no node's refusal.
         self._happened: asyncio.Queue[FailOverEffects | BaseException] = asyncio.Queue()
         self._busy: dict[tuple[str, NodeId], asyncio.Task[None]] = {}
 
     @property
     def epoch(self) -> Epoch:
-        """Under which epoch this node was elected."""
+        """The epoch of this node's election."""
         return self._stream.epoch
 
     def missing(self) -> int:
-        """How many replicas have to answer before the stream can go on."""
+        """How many replicas have to answer before the stream can continue."""
         return self._machine.missing()
 
     async def run(self) -> Stream | None:
         """The stream once this node may write it; None: another was elected.
 
         Raises:
-            MainstemError: the stream is gone.
-            BaseException: this node's own files failed in a way that is no answer.
+            MainstemError: the stream was deleted.
+            BaseException: this node's own files failed in a way that is not a refusal.
         """
         try:
             point = await self._find_end()
@@ -175,7 +175,7 @@ class FailOverDriver:
         )
         return outcome.opened
 
-    # One thing at a time with every node.
+    # One request at a time to every node.
 
     def _begin(self, what: tuple[str, NodeId], work: Coroutine[Any, Any, None]) -> None:
         if what in self._busy:
@@ -196,7 +196,7 @@ class FailOverDriver:
         try:
             answer = await self._ask_fence(node, asked)
         except MainstemError as error:
-            _log.info("node %d gives no promise for range %d: %s", node, asked.key.index, error)
+            _log.info("node %d did not promise range %d: %s", node, asked.key.index, error)
             return
         if isinstance(answer, Promised):
             if not self._directories[node]:  # disks are not checked for this range
@@ -242,7 +242,7 @@ class FailOverDriver:
             self._happened.put_nowait(self._machine.on_copied(copy.target, answer.synced))
 
     async def _lose_source(self, source: NodeId) -> None:
-        # Where it is the only one it is tried again: not in a loop that never waits.
+        # If it is the only one it is tried again, but not in a loop without a pause.
         await asyncio.sleep(SOURCE_LOST_S)
         self._happened.put_nowait(self._machine.on_source_lost(source))
 
@@ -289,23 +289,23 @@ async def read_from(
         source, PeerService.RANGES, [encode(asked)], timeout_s=COPY_TIMEOUT_S
     )
     found, batches = decode(body)
-    assert isinstance(found, Batches), "a question for batches is answered with batches"
+    assert isinstance(found, Batches), "a request for batches is answered with batches"
     return found, batches
 
 
 async def opening_of(
     context: StreamsContext, replicas: ReplicaService, topic: Topic, stream: Stream
 ) -> bytes:
-    """The state of a stream where its last range begins: from own files, or from whoever has it.
+    """The state of a stream where its last range starts: from own files, or from another node.
 
     Raises:
-        Unavailable: nobody who can be reached has it.
+        Unavailable: no reachable node has it.
     """
     last = stream.last
     try:
         return replicas.registry.state_before(topic, stream, last)
     except (Unavailable, Corrupt):
-        _log.info("the state of %s-%d is asked for", topic.name, stream.id.partition)
+        _log.info("the state of %s-%d is requested", topic.name, stream.id.partition)
     for node in _who_may_know(stream):
         if node == context.node:
             continue
@@ -319,7 +319,7 @@ async def opening_of(
         return bytes(decode(body)[1])
     raise Unavailable(
         ErrorCode.WRITER_UNAVAILABLE,
-        "nobody who holds the range before can be reached",
+        "no node with the range before can be reached",
         subject=f"{topic.name}-{stream.id.partition}",
     )
 

@@ -1,12 +1,12 @@
-"""What this node is to every replicated stream, as the catalogue says: writer, replica or nothing.
+"""This node's role for every replicated stream, from the catalogue: writer, replica or none.
 
     fact ──▶ look at the stream as it is now ──▶ take over · open · stand down
                                              └─▶ hold · complete · drop its ranges
 
-The catalogue is looked at as a whole each time, so that a fact that was missed, or one that comes
-in a snapshot of another node, makes no difference. Promises: at most one take-over of a stream is
-under way, the one of its current epoch; a range is dropped only when the catalogue no longer wants
-it here.
+The catalogue is read as a whole each time, so that a fact that was missed, or one that comes
+in a snapshot of another node, makes no difference. Guarantees: at most one take-over of a stream is
+under way, the one of its current epoch; a range is dropped only when the catalogue no longer
+assigns it to this node.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class WriterRegistry(Protocol):
-    """Where the streams that this node writes are listed."""
+    """The list of streams that this node writes."""
 
     def all(self) -> Sequence[StreamWriter]:
         """Every stream that this node writes."""
@@ -58,12 +58,12 @@ class WriterRegistry(Protocol):
         ...
 
     def depose(self, stream: StreamId, reason: MainstemError) -> None:
-        """This node does not write the stream, now or any more."""
+        """This node does not, or no longer, write the stream."""
         ...
 
 
 class StreamRoles:
-    """Makes this node writer or replica of streams, as the catalogue says."""
+    """Makes this node writer or replica of streams, as the catalogue decides."""
 
     def __init__(self, context: StreamsContext, writers: WriterRegistry) -> None:
         self._context = context
@@ -81,7 +81,7 @@ class StreamRoles:
         self._is_closed = False
 
     def start(self) -> None:
-        """Answer other nodes and take up what the catalogue says."""
+        """Serve other nodes and take the roles of the catalogue."""
         self.replicas.start()
         self.resync()
         self.replicas.registry.begun()
@@ -89,7 +89,7 @@ class StreamRoles:
         self._ticking.add_done_callback(self._ended)
 
     async def _run(self) -> None:
-        """Let time pass for the writers that wait for something, for ever."""
+        """Run the timers of writers that wait for something, without end."""
         while True:
             await self._is_awaited.wait()
             await asyncio.sleep(TICK_S)
@@ -107,7 +107,7 @@ class StreamRoles:
                 self._is_awaited.clear()
 
     def close(self) -> None:
-        """End everything that is under way; what the catalogue says from now on is for others."""
+        """End everything that is under way; later facts are ignored."""
         self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
@@ -118,7 +118,7 @@ class StreamRoles:
             task.cancel()
 
     def resync(self) -> None:
-        """Look at every stream."""
+        """Update the role for every stream."""
         if self._is_closed:
             return
         for topic in list(self._context.placement.catalogue.topics()):
@@ -128,7 +128,7 @@ class StreamRoles:
     # Following the catalogue.
 
     def on_fact(self, fact: commands.AnyFact) -> None:
-        """Look at the streams that a fact concerns."""
+        """Update the role for the streams that a fact concerns."""
         if self._is_closed:
             return
         if isinstance(fact, commands.TopicCreated | commands.PartitionsAdded):
@@ -148,14 +148,14 @@ class StreamRoles:
             _leave_behind(self._writers.all(), fact.node)
 
     def _damaged(self, writer: StreamWriter, log: RangeLog) -> None:
-        """A reader came upon damage: what is sealed is copied anew, what is open is sealed."""
+        """A reader found damage: a sealed range is copied again, an open one is sealed."""
         if log is writer.log:
             self._context.flusher.roll(writer)
         else:
             self.reconciler.lost(writer.id, RangeIndex(log.identity.name.index))
 
     def forget(self, streams: list[StreamId]) -> None:
-        """These streams are gone, and their files with them."""
+        """These streams were deleted, and their files with them."""
         gone = MainstemError(ErrorCode.UNKNOWN_TOPIC, "the topic was deleted")
         self.followers.forget(streams, gone)
         for stream in streams:
@@ -171,7 +171,7 @@ class StreamRoles:
             self.reconcile(topic, known)
 
     def reconcile(self, topic: Topic, stream: Stream) -> None:
-        """Be to a stream what the catalogue says, now or as soon as this node's storage allows."""
+        """Take the role for a stream, now or as soon as this node's storage allows."""
         try:
             self._reconcile(topic, stream)
         except (Unavailable, OSError) as error:
@@ -198,7 +198,7 @@ class StreamRoles:
         elif not is_lone(stream) and (writer is None or writer.epoch != stream.epoch):
             if (
                 writer is not None
-            ):  # others wrote it since: who waits for the old writer is notified
+            ):  # others wrote it since: requests that wait for the old writer fail
                 self._writers.depose(stream.id, not_writer(stream, topic.name))
             self._open(topic, stream)
         self.reconciler.reconcile(topic, stream)
@@ -238,7 +238,7 @@ class StreamRoles:
             await self._opened(topic, stream)
 
     def _open(self, topic: Topic, stream: Stream) -> None:
-        """The stream is new, or was handed over in a sound state."""
+        """The stream is new, or was handed over in a consistent state."""
         under_way = self._taking.get(stream.id)
         if under_way is not None and under_way[0] == stream.epoch:
             return
@@ -249,7 +249,7 @@ class StreamRoles:
             self._begin(stream, self._opened(topic, stream))
 
     async def _opened(self, topic: Topic, stream: Stream) -> None:
-        """Find the state that the stream was left in, then write it."""
+        """Recover the state of the stream, then write it."""
         while True:
             try:
                 self.reconciler.reconcile(topic, stream)
@@ -273,7 +273,7 @@ class StreamRoles:
         last = ranges[-1]
         if last.written_end != stream.last.start:
             raise Corrupt(
-                f"epoch {stream.epoch} has written up to {last.written_end} before",
+                f"epoch {stream.epoch} has already written up to {last.written_end}",
                 subject=f"{topic.name}-{stream.id.partition}",
             )
         for log, facts in zip(ranges[:-1], stream.ranges, strict=False):
@@ -330,14 +330,14 @@ def _is_refused(task: asyncio.Task[None]) -> bool:
 
 
 def _leave_behind(writers: Sequence[StreamWriter], node: NodeId) -> None:
-    """A node is known to be dead: writers go on without it."""
+    """A node is known to be dead: writers continue without it."""
     for writer in writers:
         if isinstance(writer.replication, ReplicationDriver) and writer.closed is None:
             writer.replication.leave_behind(node)
 
 
 def streams_concerned(fact: commands.AnyFact) -> Iterable[StreamId]:
-    """The streams that a fact is about, apart from topics that come and go."""
+    """The streams that a fact is about, apart from creation and deletion of topics."""
     elections: tuple[Election, ...] = getattr(fact, "elections", ())
     match fact:
         case commands.RangeSealed():

@@ -1,4 +1,4 @@
-"""Asks the catalogue to seal a range, the same request again and again, until it has decided."""
+"""Submits a request to seal a range to the catalogue, repeatedly, until it is decided."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _PAUSE_S = 0.05
 
 
 class SealContext(Protocol):
-    """What a seal is decided with."""
+    """Services that sealing needs."""
 
     @property
     def placement(self) -> PlacementService:
@@ -36,13 +36,13 @@ class SealContext(Protocol):
 
 
 class _SuccessorRefusedError(Exception):
-    """The node that was to take the stream over may not."""
+    """The node that was to take the stream over cannot do so."""
 
 
 def range_end(
     stream: Stream, facts: Range, log: RangeLog, point: SealPoint, now: tuple[Epoch, int]
 ) -> RangeEnd:
-    """What the catalogue is told of a range that ends at ``point``.
+    """The catalogue's record of a range that ends at ``point``.
 
     The largest timestamp may be that of a record behind the end, or the present (``now`` is the
     epoch and the time) where the copy here is damaged: it is never too small.
@@ -69,7 +69,7 @@ async def submit_until_decided(context: SealContext, request: SealRequest) -> Se
     """The outcome of a request: the stream with its next range, or the epoch that took over.
 
     Raises:
-        MainstemError: the stream is gone.
+        MainstemError: the stream was deleted.
     """
     sealing = Sealing(request)
     effects = sealing.begin(context.now_ms())
@@ -79,7 +79,7 @@ async def submit_until_decided(context: SealContext, request: SealRequest) -> Se
                 effects = await _submit(context, sealing, effects.submit)
             except _SuccessorRefusedError:
                 # No other node may write it now. It is sealed at the same end without a successor:
-                # should the first request be carried out after all, one of the two comes too late.
+                # should the first request be applied after all, one of the two is refused.
                 sealing = Sealing(
                     replace(request, request_id=f"{request.request_id}-kept", new_writer=None)
                 )
@@ -106,7 +106,7 @@ async def _submit(context: SealContext, sealing: Sealing, request: SealRequest) 
             raise
         if isinstance(error, InvalidRequest) and request.new_writer is not None:
             raise _SuccessorRefusedError from error
-        # Not an outcome, whatever it says: the catalogue is looked at, then asked again.
+        # Not an outcome, whatever the error is: the catalogue is read, then asked again.
         _log.info("the seal of range %d is not decided: %s", request.end.index, error)
     stream = _stream_of(context, request.end)
     if stream is None:
@@ -127,7 +127,7 @@ def _size_until(log: RangeLog, offset: Offset) -> int:
             try:
                 size += batch_start(segment, offset)[1]
             except (Corrupt, Unavailable):
-                # Others have it whole, and nobody relies on the last byte of a size.
+                # Others have it completely, and nothing depends on the exact size.
                 size += segment.size
     return size
 

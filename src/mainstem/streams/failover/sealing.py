@@ -4,10 +4,10 @@
        ▲  └──▶ deposed ──▶ another writer was elected
        └──── no answer: the same request again
 
-Pure. Promises: the request that is submitted is always the same one, under the same id, so that the
-catalogue can answer a repetition as it answered first; no time-out, refusal or guess ever counts as
-an outcome, because a request that was thought lost may still be applied. Both kinds of seal go
-this way: the live writer's (``RangeWriter.freeze``) and the new writer's (``FailOver``).
+Pure. Guarantees: the request that is submitted is always the same one, under the same id, so that
+the catalogue can answer a repetition as it answered first; no time-out, refusal or guess counts as
+an outcome, because a request that seemed lost may still be applied. Both kinds of seal use
+this: the live writer's (``RangeWriter.freeze``) and the new writer's (``FailOver``).
 """
 
 from msgspec import Struct
@@ -37,7 +37,7 @@ class SealRequest(Struct, frozen=True):
 
 
 class SealEffects(Struct, frozen=True):
-    """Submit the request; or go on in the last range of ``opened``; or stand down."""
+    """Submit the request; or continue in the last range of ``opened``; or stand down."""
 
     submit: SealRequest | None = None
     opened: Stream | None = None
@@ -82,7 +82,7 @@ class Sealing:
         return SealEffects(opened=stream)
 
     def on_deposed(self, epoch: Epoch) -> SealEffects:
-        """The catalogue refused: it knows a newer writer, and will refuse for ever."""
+        """The catalogue refused: it has a newer writer, and will always refuse."""
         if self.is_settled:
             return SealEffects()
         self.is_settled = True

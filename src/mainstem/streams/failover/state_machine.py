@@ -1,22 +1,22 @@
-"""A new writer takes over a range whose writer is gone: fence, find the end, copy, seal.
+"""A new writer takes over a range whose writer has failed: fence, find the end, copy, seal.
 
     FENCING ──▶ enough clean answers ──▶ COPYING ──▶ A copies on disk ──▶ SEALING (``Sealing``)
         ▲                                    │
-        └──────── a source is gone ──────────┘        fenced by somebody newer: stand down
+        └──────── a source has failed ───────┘        fenced by a newer writer: stand down
 
 Decides only; a driver sends fences, has records copied under the new epoch (``to_disk``) and
 pursues the seal. The end is a proposal until the catalogue has taken it: nothing between the old
-commit and the end is shown before, and any number of fail-overs may run at once.
+commit and the end is visible before, and any number of fail-overs may run at once.
 
-Promises:
+Guarantees:
 * the end covers everything that was ever acknowledged, as long as ``R - A + 1`` replicas that lost
   nothing answer; a replica in limbo, or on another disk than was assigned, never counts;
 * when all answered and too few lost nothing, the range ends at the largest end there is and is
   ``suspect``; with too few answers the stream waits, unless its topic allows an unclean election;
-* a seal is asked for once, when ``A`` replicas have everything on disk; when fewer are to be had
+* a seal is requested once, when ``A`` replicas have everything on disk; when fewer are available
   for ``lone_after_ms``, when all that answered have. What was acknowledged is on ``A`` disks either
-  way, some of them out of reach; only records that nobody was told to be safe have fewer copies
-  until the range is repaired.
+  way, some of them out of reach; only records that were not acknowledged to a client have fewer
+  copies until the range is repaired.
 """
 
 from enum import Enum
@@ -30,7 +30,7 @@ from mainstem.streams.writer.replication import OpenRange, SealPoint
 
 
 class Phase(Enum):
-    """How far a fail-over has come."""
+    """Phase of a fail-over."""
 
     FENCING = "fencing"
     COPYING = "copying"
@@ -39,11 +39,11 @@ class Phase(Enum):
 
 
 class FailOverSettings(Struct, frozen=True):
-    """How long to wait.
+    """Time-outs.
 
     ``linger_ms``: for further answers once there are enough; all answers give the tightest end.
-    ``lone_after_ms``: for ``A`` copies, before fewer are enough; None waits for ever.
-    ``restart_ms``: for copies that do not come, before everything begins anew.
+    ``lone_after_ms``: for ``A`` copies, before fewer are enough; None waits without limit.
+    ``restart_ms``: for copies that do not come, before everything starts over.
     ``unclean_after_ms``: for enough answers, before an unclean election; None forbids it.
     """
 
@@ -126,11 +126,11 @@ class FailOver:
         self._turn = 0
 
     def begin(self) -> FailOverEffects:
-        """Fence everybody."""
+        """Fence all replicas."""
         return FailOverEffects(fences=list(self._taken.opened.replicas))
 
     def on_answer(self, replica: NodeId, answer: FenceAnswer, now: int) -> FailOverEffects:
-        """A replica has given its promise and told its end."""
+        """A replica has given its promise and its end."""
         effects = FailOverEffects()
         if answer.epoch != self._taken.epoch:
             return effects
@@ -169,7 +169,7 @@ class FailOver:
         return effects
 
     def on_time(self, now: int) -> FailOverEffects:
-        """Ask again, stop waiting for more answers, or begin anew when copies do not come."""
+        """Fence again, stop waiting for more answers, or start over when copies do not come."""
         effects = FailOverEffects()
         if self.phase is Phase.FENCING:
             self._fence_on_time(effects, now)
@@ -178,7 +178,7 @@ class FailOver:
         return effects
 
     def missing(self) -> int:
-        """How many clean answers are still needed; what an operator of an offline stream asks."""
+        """How many clean answers are still needed; shown to operators of an offline stream."""
         return max(0, self.policy.fence_answers_min - len(self._clean()))
 
     def _fence_on_time(self, effects: FailOverEffects, now: int) -> None:
@@ -217,7 +217,7 @@ class FailOver:
             self._seal(effects)
 
     def _fence_again(self, now: int) -> None:
-        """As long as no seal was asked for, the end may be found anew."""
+        """As long as no seal was requested, the end may be determined again."""
         self.phase = Phase.FENCING
         self.end = self._taken.opened.start
         self.suspect = self.unclean = False
@@ -254,7 +254,7 @@ class FailOver:
         self._seal(effects)
 
     def _copy(self, effects: FailOverEffects) -> None:
-        """Everybody who answered is completed, this node first; sources take turns."""
+        """Copy to every replica that answered, this node first; sources take turns."""
         whole = sorted(node for node, held in self._held.items() if held >= self.end)
         sources = [node for node in whole if node not in self._lost] or whole
         targets = [node for node, held in self._held.items() if held < self.end]

@@ -1,4 +1,4 @@
-"""Taking a stream up again: its files, and what its producers had sent when it was left.
+"""Recovers a stream: its files, and the state of its producers at its end.
 
 The state at the end of a stream comes from the nearest of three places: the node's
 checkpoint (written at start and stop), the opening snapshot of the last range, or that of the range
@@ -27,7 +27,7 @@ def range_log(
     settings: TopicSettings,
     snapshot: bytes | None = None,
 ) -> RangeLog:
-    """The files of one range; made at the first append, with ``snapshot`` to open with."""
+    """The files of one range; created at the first append, with ``snapshot`` to open with."""
     return store.open_range(
         stream.id,
         topic.name,
@@ -53,7 +53,7 @@ def recovered_state(
     last: RangeLog,
     checkpoint: Checkpoint,
 ) -> StreamState:
-    """What was known of producers and transactions when the last range of a stream ended."""
+    """The state of producers and transactions when the last range of a stream ended."""
     offset, data = checkpoint.get(str(stream.id), (-1, b""))
     if offset == last.written_end:
         return StreamState.restore(data)
@@ -82,10 +82,10 @@ def recovered_state(
 def opening_state(
     stream: Stream, facts: Range, log_of: Callable[[Range], RangeLog | None]
 ) -> StreamState:
-    """What was known of producers and transactions where a range of a stream begins.
+    """The state of producers and transactions where a range of a stream starts.
 
     Raises:
-        Unavailable: a range before it would be needed and is not whole here.
+        Unavailable: an earlier range would be needed and is incomplete here.
         Corrupt: it is damaged here.
     """
     own = log_of(facts)
@@ -100,7 +100,7 @@ def opening_state(
     if log is None or before.end is None or log.written_end < before.end:
         raise Unavailable(
             ErrorCode.WRITER_UNAVAILABLE,
-            f"range {before.index} is not whole here",
+            f"range {before.index} is incomplete here",
             subject=str(stream.id),
         )
     return replayed(opening_state(stream, before, log_of), log, skip_damage=False)

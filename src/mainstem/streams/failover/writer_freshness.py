@@ -7,9 +7,9 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 
 def keep_fresh(stream: StreamWriter, holds_lease: Callable[[], bool]) -> None:
-    """Let a stream refuse what needs its newest state while another node may write it.
+    """Make a stream refuse what needs its newest state while another node may write it.
 
-    That is so without a lease, and from the moment at which a hand-over is asked for until its
+    That is so without a lease, and from the request of a hand-over until its
     outcome is known here: a node whose disk stalls may learn of it much later than the new writer.
     """
     subject = f"{stream.topic}-{stream.id.partition}"

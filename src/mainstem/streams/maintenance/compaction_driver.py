@@ -1,6 +1,6 @@
 """Compaction of streams, in a process of its own: the node's loop only plans and swaps.
 
-    plan ──▶ worker writes the next generation of each range ──▶ catalogue knows ──▶ readers switch
+    plan ──▶ worker writes the next generation of each range ──▶ catalogue swaps ──▶ readers switch
 
 The old generation is dropped last, so a crash at any point leaves one complete copy that the
 catalogue names.

@@ -1,8 +1,8 @@
-"""Removes what the catalogue let go while this node was away: deleted topics, ranges given away.
+"""Removes what the catalogue released while this node was down: deleted topics, moved ranges.
 
-While a node runs it removes such folders as the facts arrive. A node that was down, or died right
-after a fact, finds out here. Promise: nothing goes that the catalogue may still want, or has never
-heard of; what somebody has open stays.
+While a node runs it removes such folders as the facts arrive. A node that was down, or crashed
+right after a fact, does it here. Guarantee: what the catalogue may still need, or does not
+know, is kept; so are open files.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class GarbageDriver:
-    """Removes files of topics and ranges that the catalogue no longer has here."""
+    """Removes files of topics and ranges that the catalogue no longer assigns to this node."""
 
     def __init__(self, store: LogStore, tables: CatalogueTables, node: NodeId) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class GarbageDriver:
         self._node = node
 
     async def run(self, first_s: float = FIRST_S, pause_s: float = PAUSE_S) -> None:
-        """Look for garbage soon after the start, and again from time to time, until cancelled."""
+        """Collect garbage soon after the start, and again from time to time, until cancelled."""
         await asyncio.sleep(first_s)
         while True:
             await self.collect()
@@ -40,21 +40,21 @@ class GarbageDriver:
         """Remove what is garbage now; how many ranges and deleted topics that were."""
         try:
             found = await asyncio.to_thread(lambda: list(self._store.scan()))
-        except FileNotFoundError:  # something went while it was looked at; there is a next time
+        except FileNotFoundError:  # a file was removed meanwhile; the next run finds the rest
             return 0
         except OSError as error:
             refusal = refusal_of(error)
             if refusal is None:
                 raise
-            _log.warning("garbage is looked for another time: %s", refusal)
+            _log.warning("garbage collection is put off: %s", refusal)
             return 0
         removed = sum(self._remove(one) for one in found)
         if removed:
-            _log.info("removed %d ranges or topics that the cluster no longer wants here", removed)
+            _log.info("removed %d ranges or topics that are no longer assigned here", removed)
         return removed
 
     def _remove(self, found: FoundRangeDirectory) -> bool:
-        # Asked only now: much may have happened since the folders were listed.
+        # Read only now: much may have changed since the folders were listed.
         name = found.name
         if not is_garbage(self._tables, self._node, name.stream, name.index):
             return False

@@ -1,7 +1,7 @@
 """Keeps the number of ranges of a stream small: neighbours that hold little become one.
 
-Every restart and every compacted segment adds a range. When a stream has more than the catalogue
-likes, the run of sealed neighbours with the least bytes is joined, in a process of its own. Only
+Every restart and every compacted segment adds a range. When a stream has more than the catalogue's
+limit, the run of sealed neighbours with the least bytes is joined, in a process of its own. Only
 ranges that the same nodes hold are joined: those that lack a copy get it first.
 """
 
@@ -98,7 +98,7 @@ class MergeDriver(PeriodicStreamTask):
 def mergeable_ranges(stream: StreamWriter, known: Stream, count: int) -> list[RangeLog]:
     """Up to ``count`` sealed neighbours on the same nodes: most of them, then the least bytes.
 
-    Where they are is what the catalogue knows now: copies move while the stream is written.
+    Their nodes are those in the catalogue now: copies move while the stream is written.
     """
     replicas = {facts.index: frozenset(facts.replicas) for facts in known.ranges}
 

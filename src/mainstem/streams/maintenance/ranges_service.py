@@ -1,4 +1,4 @@
-"""What maintenance does to the ranges of a stream: frees, replaces and copies them."""
+"""Maintenance of the ranges of a stream: trims, replaces and copies them."""
 
 from mainstem.log.range_log import RangeLog
 from mainstem.model.ids import NodeId, Offset, RangeIndex, StreamId
@@ -23,7 +23,7 @@ class RangeMaintenance:
         self._roles = roles
 
     async def trim(self, stream: StreamWriter, start: int) -> None:
-        """Let a stream start later, durably, then free the space."""
+        """Move the start of a stream up, durably, then free the space."""
         known = await self._context.placement.submit(
             commands.TrimStream(stream.id, stream.known.epoch, Offset(start))
         )
@@ -38,17 +38,17 @@ class RangeMaintenance:
         self._context.store.drop_range(log)
 
     def lost(self, stream: StreamId, index: RangeIndex) -> None:
-        """Damage was found in a sealed range: it is copied anew, if other nodes have it."""
+        """Damage was found in a sealed range: it is copied again, if other nodes have it."""
         if self._roles is not None:
             self._roles.reconciler.lost(stream, index)
 
     async def spread(self, stream: StreamWriter, index: int, generation: int) -> tuple[NodeId, ...]:
-        """Let the other nodes that hold a range have it as it was rewritten; who has it then.
+        """Copy a rewritten range to the other nodes that hold it; the nodes that have it then.
 
         Raises:
             Unavailable: too few have it.
         """
-        # The catalogue's word, not the writer's: copies may have become whole since it sealed.
+        # The catalogue's list, not the writer's: copies may have become complete since it sealed.
         ranges = self._context.placement.catalogue.need_stream(stream.id).ranges
         facts = next((one for one in ranges if one.index == index), None)
         if self._roles is None or facts is None or len(facts.replicas) == 1:
@@ -58,7 +58,7 @@ class RangeMaintenance:
 
 
 def _trimmed(writer: StreamWriter, stream: Stream) -> list[RangeLog]:
-    """Let a writer's stream start later; the ranges that are now wholly below its start."""
+    """Move the start of a writer's stream up; the ranges that are now wholly below it."""
     writer.known = stream
     writer.start_offset = stream.start
     kept = [log for log in writer.ranges[:-1] if log.written_end > stream.start]

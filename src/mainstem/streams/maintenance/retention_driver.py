@@ -1,7 +1,7 @@
-"""Upkeep of streams: what is too old or too much goes, idle producers and segments are closed.
+"""Retention: old and excess records are deleted, idle producers and segments are closed.
 
-A pass walks all streams, gives way to other work after each, and trims through the catalogue, so
-that a stream's start is durable before a file is gone. A floor may hold records back that somebody
+A pass walks all streams, yields to other work after each, and trims through the catalogue, so
+that a stream's start is durable before a file is deleted. A floor may protect records that a reader
 still needs; by default everything that is committed may go.
 """
 
@@ -28,7 +28,7 @@ log = logs.logger("streams")
 
 
 class RetentionDriver:
-    """Walks all streams now and then."""
+    """Walks all streams periodically."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class RetentionDriver:
         self._floor = floor
 
     async def run(self, interval_ms: int) -> None:
-        """Pass after pass, for ever."""
+        """Run passes without end."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
             await self.run_once()
 
     async def sweep(self, interval_ms: int) -> None:
-        """Remove the files of what was dropped, a few at a time, for ever."""
+        """Remove the files of what was dropped, a few at a time, without end."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
@@ -61,7 +61,7 @@ class RetentionDriver:
                 refusal = refusal_of(error)
                 if refusal is None:
                     raise
-                log.warning("deleted files are removed another time: %s", refusal)
+                log.warning("deleted files are removed later: %s", refusal)
 
     async def run_once(self) -> None:
         """One pass over all streams."""
@@ -92,7 +92,7 @@ class RetentionDriver:
         if start is None or start <= stream.start_offset:
             return
         if start == stream.log.written_end:
-            # The next append begins a new file, and the old one can go.
+            # The next append starts a new file, and the old one can go.
             with StorageMayRefuse(log, postponed):
                 stream.log.roll()
         try:

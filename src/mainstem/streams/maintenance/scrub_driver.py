@@ -1,4 +1,4 @@
-"""Reading closed files again in the background, so that damage is found before it is needed."""
+"""Reads closed files again in the background, so that damage is found early."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from mainstem.model.ids import RangeIndex, StreamId
 from mainstem.telemetry import logs
 from mainstem.telemetry.metrics import Metrics
 
-# About 20 MB/s: a terabyte takes a working day, and other reads hardly notice.
+# About 20 MB/s: a terabyte takes 14 hours, and other reads are hardly affected.
 STEP_PAUSE_S = STEP_BYTES / (20 * 1024 * 1024)
 
 log = logs.logger("streams")
 
 
 class ScrubDriver:
-    """Goes round all files of the store once per interval.
+    """Checks all files of the store once per interval.
 
     Args:
         store: the files.
         metrics: counts what was found.
-        lost: called with which sealed range of a stream is damaged, so that it is copied anew.
+        lost: called with which sealed range of a stream is damaged, so that it is copied again.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ScrubDriver:
         self._metrics = metrics
 
     async def run(self, interval_ms: int) -> None:
-        """Round after round, for ever."""
+        """Run rounds without end."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
             for _ in iter(self._scrubber.step, 0):

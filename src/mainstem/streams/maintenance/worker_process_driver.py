@@ -1,8 +1,8 @@
-"""A process for work on files that would hold the node's loop up: compaction, joining ranges.
+"""A process for work on files that would block the node's loop: compaction, joining ranges.
 
-The node goes on while the process reads: a stream is handed over, trimmed or deleted, and its files
-go. Promises: what goes under the work ends that work, not the node; a failing disk ends the node; a
-partition whose ranges are rewritten here takes none over from another node meanwhile.
+The node continues while the process reads: a stream is handed over, trimmed or deleted, and its
+files are deleted. Guarantees: a missing file ends that job, not the node; a failing disk stops the
+node; a partition whose ranges are rewritten here copies none from another node meanwhile.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ResultT = TypeVar("ResultT")
 
 
 class FileWorkerProcess:
-    """One process, started when there is work and sent away when there is none."""
+    """One process, started when there is work and stopped when there is none."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -50,9 +50,9 @@ class FileWorkerProcess:
 
 
 class PeriodicStreamTask(ABC):
-    """Goes round all streams now and then and tends those that are due, one at a time.
+    """Walks all streams periodically and processes those that are due, one at a time.
 
-    What fails is said and left as it is: the next round tries again.
+    A failure is logged: the next round tries again.
     """
 
     def __init__(self, streams: StreamService, store: LogStore, complaint: str) -> None:
@@ -62,7 +62,7 @@ class PeriodicStreamTask(ABC):
         self._worker = FileWorkerProcess()
 
     async def run(self, interval_ms: int) -> None:
-        """Look for work now and then, for ever."""
+        """Look for work periodically, without end."""
         try:
             while True:
                 await asyncio.sleep(interval_ms / 1000)
@@ -71,7 +71,7 @@ class PeriodicStreamTask(ABC):
             self._worker.dismiss()
 
     async def run_once(self) -> int:
-        """Tend every stream that is due; how many had work."""
+        """Process every stream that is due; how many had work."""
         count = 0
         for stream in self._streams.table.all():
             if stream.closed is None and self._is_due(stream):
@@ -92,7 +92,7 @@ class PeriodicStreamTask(ABC):
     ) -> ResultT | None:
         """Carry out ``work(job)`` on the files of sealed ranges.
 
-        None: they are not here any more, or somebody else is at work on them.
+        None: they are no longer here, or another task works on them.
 
         Raises:
             Corrupt: a source is damaged, or files of it are missing.
@@ -113,7 +113,7 @@ class PeriodicStreamTask(ABC):
                 held not in stream.ranges or held.first_offset != first
                 for held, first in zip(sources, firsts, strict=True)
             ):
-                log.info("%s %s: its files went meanwhile", _name(stream), self._complaint)
+                log.info("%s %s: its files were deleted meanwhile", _name(stream), self._complaint)
                 return None
             if isinstance(error, FileNotFoundError):
                 raise Corrupt("a file is missing", subject=str(error.filename)) from error
@@ -128,7 +128,7 @@ class PeriodicStreamTask(ABC):
 
     @abstractmethod
     def _is_due(self, stream: StreamWriter) -> bool:
-        """Whether to look at the stream at all."""
+        """Whether to process the stream at all."""
 
     @abstractmethod
     async def _maintain(self, stream: StreamWriter) -> bool:

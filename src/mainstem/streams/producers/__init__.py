@@ -1,1 +1,1 @@
-"""What a stream knows of its producers: sequence numbers, transactions, markers, checkpoints."""
+"""Producers of a stream: sequence numbers, transactions, markers, checkpoints."""

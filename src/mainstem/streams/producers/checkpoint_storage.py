@@ -1,6 +1,6 @@
 """The node's checkpoint of producer states: one file that spares a start the scan of batch headers.
 
-Everything in it can be found out from the log, so a missing or damaged file costs time only.
+Everything in it can be derived from the log, so a missing or damaged file costs time only.
 """
 
 import logging
@@ -24,13 +24,13 @@ _decode = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]]).decode
 
 
 def read_producers(data_dir: Path) -> Checkpoint:
-    """What was written last; nothing where it cannot be read."""
+    """The last checkpoint; empty if it cannot be read."""
     try:
         return _decode(read_checked(data_dir / NAME, KIND))
     except FileNotFoundError:
         return {}
     except (Corrupt, *DECODE_ERRORS) as error:
-        log.warning("producer states are found out from the log: %s", error)
+        log.warning("producer states are derived from the log: %s", error)
         return {}
 
 

@@ -1,8 +1,8 @@
 """The state of a stream at any offset that may become the end of its open range.
 
-A range opens with the state of the stream where it begins, but producers are ahead of what is
+A range opens with the state of the stream where it starts, but producers are ahead of what is
 committed. So a state that is committed is kept, and a newer one that will be; what lies between a
-kept state and the end is replayed from the files. Reads through the log it is handed.
+kept state and the end is replayed from the files. Reads through the log that is passed in.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ class CommittedState:
     """Keeps the producer state at every offset that may become the end of the range.
 
     Args:
-        start: where the range begins.
+        start: where the range starts.
         opening: the state there.
         now: milliseconds of a clock that never goes back.
     """
@@ -35,7 +35,7 @@ class CommittedState:
         return self._next is not None
 
     def keep(self, state: StreamState, written: Offset, committed: Offset, now: int) -> None:
-        """Note the state at ``written``, now and then."""
+        """Note the state at ``written``, from time to time."""
         if self._next is not None and self._next[0] <= committed:
             self._known, self._next = self._next, None
         if now - self._taken_ms < INTERVAL_MS or self._next is not None:

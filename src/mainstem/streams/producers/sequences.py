@@ -1,15 +1,15 @@
-"""What one stream remembers of its producers: sequence numbers, and so what is a repetition.
+"""The producers of one stream: their sequence numbers, to detect repetitions and gaps.
 
-Promises:
+Guarantees:
 * a batch that arrives again is answered with the offset of its first arrival (the last five batches
   of each producer are remembered, as many as a client may have in flight);
 * a gap in the sequence or an older producer epoch is refused;
-* the state at any offset can be written down and taken up again (``snapshot`` / ``restore``);
-* where there are too many producers, the one that was used longest ago is forgotten first.
+* the state at any offset can be saved and restored (``snapshot`` / ``restore``);
+* if there are too many producers, the one that was used longest ago is forgotten first.
 
 A producer expires by the clock of the node that writes the stream, never by the timestamps of its
-records, which a backfill takes from the past. A batch only notes that its producer was used; the
-next look of ``expire`` notes when. That time is not written down: where a state is taken up, after
+records, which a backfill takes from the past. A batch only marks its producer as used; the
+next call of ``expire`` records when. That time is not saved: after a restore, on
 a restart or on another node, every producer has a whole period from then on.
 """
 
@@ -24,7 +24,7 @@ from mainstem.model.records.batch import SEQUENCE_MODULUS
 
 
 class ProducerSnapshot(Struct, array_like=True):
-    """One producer as it is written down."""
+    """One producer as it is saved."""
 
     producer_id: int
     epoch: int
@@ -43,9 +43,9 @@ class Producer:
 
     def __init__(self, epoch: int, last_timestamp: int) -> None:
         self.epoch = epoch
-        self.last_timestamp = last_timestamp  # of its records, for those who ask
-        self.is_used = True  # since the last look
-        self.used_ms = 0  # at which look that was last so
+        self.last_timestamp = last_timestamp  # of its records, for DescribeProducers
+        self.is_used = True  # since the last call of ``expire``
+        self.used_ms = 0  # at which call that was last so
         self.next_sequence = 0
         self.coordinator_epoch = -1
         self.batches: deque[tuple[int, int, int]] = deque(maxlen=PRODUCER_BATCHES_REMEMBERED)
@@ -61,7 +61,7 @@ class ProducerStates:
         return len(self._producers)
 
     def check(self, producer_id: int, epoch: int, first: int, count: int) -> int | None:
-        """Judge a batch: None when it is the next one, its old base offset when it is a repetition.
+        """Check a batch: None when it is the next one, its old base offset when it is a repetition.
 
         Raises:
             Fenced: a newer epoch of this producer has written.
@@ -98,7 +98,7 @@ class ProducerStates:
     def record(
         self, producer_id: int, epoch: int, first: int, count: int, offset: int, timestamp: int
     ) -> None:
-        """Remember a batch that ``check`` let through, stored at ``offset``."""
+        """Remember a batch that ``check`` accepted, stored at ``offset``."""
         producer = self.seen(producer_id, epoch, timestamp)
         last = (first + count - 1) % SEQUENCE_MODULUS
         producer.batches.append((first, last, offset))
@@ -115,7 +115,7 @@ class ProducerStates:
         return -1 if producer is None else producer.coordinator_epoch
 
     def seen(self, producer_id: int, epoch: int, timestamp: int) -> Producer:
-        """A producer lives under that epoch; one of a newer epoch fences the older one."""
+        """Register a producer under that epoch; a newer epoch fences the older one."""
         producers = self._producers
         producer = producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
@@ -136,7 +136,7 @@ class ProducerStates:
         self.seen(producer_id, epoch, timestamp).coordinator_epoch = coordinator_epoch
 
     def forget_from(self, offset: int) -> None:
-        """Take back every batch at or above ``offset``: it could not be written."""
+        """Remove every batch at or above ``offset``: it could not be written."""
         for producer_id, producer in list(self._producers.items()):
             kept = [batch for batch in producer.batches if batch[2] < offset]
             if len(kept) == len(producer.batches):
@@ -150,7 +150,7 @@ class ProducerStates:
     def expire(self, now_ms: int, idle_ms: int, keep: Collection[int] = ()) -> int:
         """Forget producers that were idle for longer, but for those to ``keep``; how many.
 
-        A use counts from the look behind it, so that no producer is forgotten too early.
+        A use counts from the next call, so that no producer is forgotten too early.
         """
         old = []
         for key, producer in self._producers.items():
@@ -177,7 +177,7 @@ class ProducerStates:
         return self._producers.items()
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """Every producer, to be taken up by ``restore``."""
+        """Every producer, for ``restore``."""
         return [
             ProducerSnapshot(
                 key,

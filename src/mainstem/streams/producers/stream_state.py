@@ -1,7 +1,7 @@
-"""What a stream knows beyond its records: its producers and their transactions, at one offset.
+"""State of a stream beyond its records: its producers and their transactions, at one offset.
 
-The state can be written down and taken up again, which is how a range opens and how a restart goes
-on; in between, batch headers (and markers) replayed in order give the same state.
+The state can be saved and restored, which is how a range opens and how a restart
+continues; in between, batch headers (and markers) replayed in order give the same state.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from mainstem.streams.producers.transactions import StreamTransactions, Transact
 
 
 class DescribedProducer(Struct, frozen=True):
-    """A producer as an administrator sees it; -1 stands for what is not there."""
+    """A producer as an administrator sees it; -1 stands for a missing value."""
 
     producer_id: int
     epoch: int
@@ -45,7 +45,7 @@ class StreamState:
         self.transactions = StreamTransactions()
 
     def join(self, producer_id: int, base: int, *, transactional: bool, verified: bool) -> None:
-        """A batch at ``base`` begins a transaction, or goes on with it; refuses what may not."""
+        """A batch at ``base`` starts or continues a transaction; refuses one that may not."""
         ongoing = producer_id in self.transactions.ongoing
         if ongoing and not transactional:
             raise InvalidRequest(
@@ -95,7 +95,7 @@ class StreamState:
         self.transactions.end(producer_id, offset, commit=marker.commit)
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
-        """Take in a stored batch; ``marker`` is given for control batches."""
+        """Apply a stored batch; ``marker`` is given for control batches."""
         if header.producer_id < 0:
             return
         if marker is not None:
@@ -146,7 +146,7 @@ class StreamState:
         ]
 
     def snapshot(self) -> bytes:
-        """The whole state, to be taken up by ``restore``."""
+        """The whole state, for ``restore``."""
         return _encoder.encode(_Snapshot(self.producers.snapshot(), self.transactions.snapshot()))
 
     @classmethod

@@ -18,7 +18,7 @@ _COMMIT = 1
 
 
 class TransactionMarker(NamedTuple):
-    """How a transaction ended, and who said so."""
+    """How a transaction ended, and the epoch of the coordinator that ended it."""
 
     commit: bool
     coordinator_epoch: int
@@ -36,7 +36,7 @@ def marker_batch(producer_id: int, epoch: int, marker: TransactionMarker, now_ms
 
 
 def marker_of(batch: bytes | memoryview) -> TransactionMarker:
-    """What a control batch says."""
+    """Decode the marker of a control batch."""
     try:
         record = next(records_of(batch))
         _, kind = _KEY.unpack_from(record.key or b"")

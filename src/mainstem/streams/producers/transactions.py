@@ -1,4 +1,4 @@
-"""Transactions as one stream sees them: which are open, which were aborted, what is stable.
+"""Transactions of one stream: which are open, which were aborted, what is stable.
 
 A read-committed reader may see a record once the outcome of its transaction is known *and* durable:
 the last stable offset stays below the first record of every transaction that is open, or whose
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class TransactionsSnapshot(Struct, array_like=True):
-    """The state as it is written down."""
+    """The state as it is saved."""
 
     ongoing: dict[int, int] = {}
     ending: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ class StreamTransactions:
         ]
 
     def trim(self, start: int) -> None:
-        """Records below ``start`` are gone, and with them what was known of their outcome."""
+        """Records below ``start`` were deleted, and with them what was known of their outcome."""
         gone = bisect_left(self._aborted_markers, start)
         if gone:
             del self._aborted_markers[:gone]
@@ -91,7 +91,7 @@ class StreamTransactions:
                 del self.ongoing[producer_id]
 
     def snapshot(self) -> TransactionsSnapshot:
-        """Everything, to be taken up by ``restore``."""
+        """Everything, for ``restore``."""
         return TransactionsSnapshot(
             dict(self.ongoing),
             list(self._ending),

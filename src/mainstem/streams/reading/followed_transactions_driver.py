@@ -1,10 +1,10 @@
-"""The transactions of a stream as its replica on this disk shows them.
+"""The transactions of a stream, derived from its replica on this disk.
 
-    files of the replica ──▶ looked through, a piece at a time ──┐
+    files of the replica ──▶ scanned, a piece at a time ─────────┐
     batches from the writer ─────────────────────────────────────┴──▶ noted ──▶ committed
 
-What is noted takes effect once it is committed. Nothing beyond what was looked through may be shown
-to readers: ``reach`` says how far that is.
+What is noted takes effect once it is committed. Nothing beyond what was scanned may be visible
+to readers: ``reach`` returns how far that is.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _OF_TRANSACTIONS: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 
 
 class FollowedTransactions:
-    """Notes where transactions begin and end in the ranges of a replica.
+    """Notes where transactions start and end in the ranges of a replica.
 
     Args:
         held: the replica of the open range.
-        ranges: what is whole here, up to that range.
+        ranges: what is complete here, up to that range.
         known: the offset where ``transactions`` is the state of the stream.
         transactions: that state; it moves on with ``commit``.
     """
@@ -50,30 +50,30 @@ class FollowedTransactions:
         self.ranges = ranges
         self.transactions = transactions
         self._held = held
-        # Where the files were looked through to; None: they were, and what comes is told.
+        # Where the files were scanned to; None: all of them, and new batches are reported.
         self._scanned: int | None = known
         self._pending: deque[tuple[BatchHeader, TransactionMarker | None]] = deque()
         self._timer: asyncio.Handle | None = None
 
     def start(self, on_moved: Callable[[], None], on_damage: Callable[[], None]) -> None:
-        """Look through the files, then take what arrives.
+        """Scan the files, then note new batches.
 
-        ``on_moved`` is called when more may be shown, ``on_damage`` when the rest cannot be read.
+        ``on_moved`` is called when more may be visible, ``on_damage`` when the rest cannot be read.
         """
         self._scan(on_moved, on_damage)
 
     def stop(self) -> None:
-        """Note nothing more."""
+        """Stop noting."""
         self._held.on_taken = None
         if self._timer is not None:
             self._timer.cancel()
 
     def reach(self, until: int) -> int:
-        """How much of what is committed up to ``until`` was looked through."""
+        """How much of what is committed up to ``until`` was scanned."""
         return until if self._scanned is None else min(until, self._scanned)
 
     def commit(self, until: int) -> None:
-        """Let what was noted below ``until`` take effect."""
+        """Apply what was noted below ``until``."""
         pending, transactions = self._pending, self.transactions
         while pending and pending[0][0].base_offset < until:
             header, marker = pending.popleft()
@@ -96,7 +96,7 @@ class FollowedTransactions:
         self._pending.append((header, marker_of(batch) if header.is_control else None))
 
     def _scan(self, on_moved: Callable[[], None], on_damage: Callable[[], None]) -> None:
-        """Look through one more piece of the files; at their end, take what arrives."""
+        """Scan one more piece of the files; at their end, switch to new batches."""
         self._timer = None
         loop = asyncio.get_running_loop()
         try:
@@ -116,8 +116,8 @@ class FollowedTransactions:
         on_moved()
 
     def _scan_piece(self) -> bool:
-        """Note what about ``SCAN_BYTES_MAX`` of the files tell; whether that was the rest."""
-        assert self._scanned is not None, "there is something to look through"
+        """Scan about ``SCAN_BYTES_MAX`` of the files; whether that was the rest."""
+        assert self._scanned is not None, "there is something to scan"
         left = SCAN_BYTES_MAX
         for log in self.ranges:
             if log.written_end <= self._scanned:

@@ -1,11 +1,11 @@
 """A stream that another node writes, read from the replica on this disk.
 
-    batches from the writer ──▶ files ──▶ noted: where transactions begin and end
-    what the writer says is committed ──▶ readable, with its last stable offset
+    batches from the writer ──▶ files ──▶ noted: where transactions start and end
+    committed offset from the writer ──▶ readable, with its last stable offset
 
-Promises: nothing is shown beyond what the writer, or the catalogue, said is committed; a reader
-that wants what is not here, or not sound, is sent to the writer. Nothing is done for a replica that
-nobody reads; the first reader has the open range looked through, a piece at a time.
+Guarantees: nothing is visible beyond what the writer, or the catalogue, reported as committed; a
+reader of what is not here, or damaged, is sent to the writer. Nothing is done for a replica
+without readers; the first reader starts a scan of the open range, a piece at a time.
 """
 
 from mainstem.log.range_log import FileSlice, RangeLog
@@ -23,10 +23,10 @@ class StreamFollower(StreamReader):
     """Reads a stream from the replica on this node.
 
     Args:
-        stream: what the catalogue says of it.
+        stream: the catalogue's entry of it.
         topic: the topic's name.
         held: the replica of its open range.
-        ranges: what is whole here, up to that range, without a gap.
+        ranges: what is complete here, up to that range, without a gap.
     """
 
     __slots__ = ("_followed", "held")
@@ -44,14 +44,14 @@ class StreamFollower(StreamReader):
         self.next_offset = held.log.written_end
 
     def start(self) -> None:
-        """Follow the replica; what its files hold already is looked through first."""
+        """Follow the replica; the existing files are scanned first."""
         self.held.on_committed = self._on_committed
         self._followed.start(
             self._on_scanned, lambda: self.close(not_writer(self.known, self.topic))
         )
 
     def renew(self, stream: Stream, ranges: list[RangeLog]) -> None:
-        """The catalogue has news of a stream whose open range is the same."""
+        """The catalogue's entry of the stream has changed; its open range is the same."""
         self.known = stream
         self.epoch = stream.epoch
         self.start_offset = stream.start
@@ -60,7 +60,7 @@ class StreamFollower(StreamReader):
         self._followed.transactions.trim(stream.start)
 
     def close(self, reason: MainstemError) -> None:
-        """Show nothing more."""
+        """Stop serving readers."""
         self.closed = reason
         self.held.on_committed = None
         self._followed.stop()
@@ -69,7 +69,7 @@ class StreamFollower(StreamReader):
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> FileSlice | None:
-        """As the writer's; what is not here yet, or not at all, is the writer's to answer."""
+        """As the writer's; what is not here yet, or not at all, is left to the writer."""
         if self.closed is not None:
             raise self.closed
         self.advance()
@@ -87,7 +87,7 @@ class StreamFollower(StreamReader):
         return self._followed.transactions.aborted(start, until)
 
     def advance(self) -> bool:
-        """Take in what was committed meanwhile; whether there was anything."""
+        """Advance to what was committed meanwhile; whether there was anything."""
         self.next_offset = self.held.log.written_end
         followed = self._followed
         until = followed.reach(self.held.machine.known_committed)

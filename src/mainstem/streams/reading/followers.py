@@ -1,4 +1,4 @@
-"""The streams that are read from the replicas of this node, opened when somebody asks for them."""
+"""The streams that are read from the replicas of this node, opened on demand."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -34,7 +34,7 @@ class FollowerRegistry:
         self._replicas = replicas
         self._lost = lost
         self._open: dict[StreamId, StreamFollower] = {}
-        # Why what is known here may be out of date; None: nobody can tell.
+        # Why the state here may be out of date; None: there is no check.
         self.lapsed: Lapsed | None = None
 
     def find(self, topic: Topic, stream: Stream) -> StreamFollower:
@@ -63,7 +63,7 @@ class FollowerRegistry:
         return follower
 
     def look_at(self, topic: Topic, stream: Stream) -> None:
-        """Follow what the catalogue says of a stream now."""
+        """Apply the catalogue's current entry of a stream."""
         found = self._open.get(stream.id)
         if found is None:
             return
@@ -74,12 +74,12 @@ class FollowerRegistry:
             self._end(stream.id, not_writer(stream, topic.name))
 
     def forget(self, streams: Iterable[StreamId], reason: MainstemError) -> None:
-        """These streams are gone, or the node stops."""
+        """These streams were deleted, or the node stops."""
         for stream in streams:
             self._end(stream, reason)
 
     def close(self, reason: MainstemError) -> None:
-        """Show nothing more."""
+        """Stop serving readers."""
         self.forget(list(self._open), reason)
 
     def _end(self, stream: StreamId, reason: MainstemError) -> None:
@@ -92,7 +92,7 @@ class FollowerRegistry:
         return stream.writer != node and node in stream.last.replicas
 
     def _whole(self, topic: Topic, stream: Stream) -> list[RangeLog]:
-        """The files of the open range, after those of sealed ones that are whole here."""
+        """The files of the open range, after those of sealed ones that are complete here."""
         node = self._context.node
         found = [self._replicas.log_of(topic, stream, stream.last)]
         for facts in reversed(stream.ranges[:-1]):
@@ -106,6 +106,6 @@ class FollowerRegistry:
         return found
 
     def _damaged(self, follower: StreamFollower, log: RangeLog) -> None:
-        """A reader came upon damage: a sealed range is copied anew, an open one read elsewhere."""
+        """A reader found damage: a sealed range is copied again, an open one read at the writer."""
         if log is not follower.log:
             self._lost(follower.id, RangeIndex(log.identity.name.index))

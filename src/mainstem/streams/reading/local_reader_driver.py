@@ -1,4 +1,4 @@
-"""A look into a stream, a piece at a time, for who may have to ask another node for it."""
+"""Reading a stream on this node, a piece at a time; the same interface reads from other nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,26 +23,26 @@ class ReadableBatches(Protocol):
 
 
 class ReadableStream(Protocol):
-    """As much of a stream as is looked at."""
+    """The part of a stream that a reader needs."""
 
     @property
     def start_offset(self) -> int:
-        """Where it begins."""
+        """Where it starts."""
         ...
 
     @property
     def last_stable(self) -> int:
-        """Where it ends for who wants only what is stable."""
+        """Where it ends for readers of stable records."""
         ...
 
     @property
     def closed(self) -> MainstemError | None:
-        """Why it gives nothing any more."""
+        """Why it no longer returns anything; None while it is open."""
         ...
 
     @property
     def lapsed(self) -> Callable[[], MainstemError | None] | None:
-        """Why what is known here may be out of date."""
+        """Why the state here may be out of date."""
         ...
 
     def read(
@@ -77,7 +77,7 @@ class StreamPiece(Struct, frozen=True):
 
 
 class LocalReader:
-    """Looks into a stream that can be read here. Only what is stable is shown."""
+    """Reads a stream that can be read here. Only stable records are visible."""
 
     def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
@@ -85,7 +85,7 @@ class LocalReader:
 
     @property
     def start_offset(self) -> int:
-        """Where the stream begins."""
+        """Where the stream starts."""
         return self._stream.start_offset
 
     @property
@@ -111,7 +111,7 @@ class LocalReader:
         """As ``piece``, but waits a while where there is nothing yet.
 
         Raises:
-            MainstemError: the stream ended here meanwhile, or may go on elsewhere.
+            MainstemError: the stream was closed here meanwhile, or may continue on another node.
         """
         if wait_ms > 0 and self.last_stable <= offset:
             await self._until_more(offset, wait_ms / 1000)

@@ -1,4 +1,4 @@
-"""Which replica a reader is sent to: one that stands where the reader does, if it has it all."""
+"""The replica that a reader is sent to: one in the reader's rack, if it has all records."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,13 +19,13 @@ def nearest_replica(
 
     Args:
         tables: the catalogue.
-        stream: what it says of the stream, whose writer is asked.
-        rack: where the reader stands.
+        stream: its entry of the stream, whose writer got the request.
+        rack: the rack of the reader.
         offset: where it reads.
         progress: how far the replicas of the open range are.
     """
     if _stands_in(tables, stream.writer, rack):
-        return NO_NODE  # the writer is as near
+        return NO_NODE  # the writer is in the same rack
     near = [
         node
         for node in stream.last.replicas

@@ -1,6 +1,6 @@
-"""Reading one stream: which range holds an offset, a time, an epoch; and who waits for more.
+"""Reading one stream: which range holds an offset, a time, an epoch; and waiting readers.
 
-The catalogue's facts about sealed ranges (epoch, largest timestamp) answer what they can; only the
+The catalogue's data about sealed ranges (epoch, largest timestamp) answers what it can; only the
 rest opens files.
 """
 
@@ -87,7 +87,7 @@ class StreamReader:
             for at in range(max(bisect_right(self._starts, offset) - 1, 0), len(self.ranges)):
                 held = self.ranges[at]
                 _check_here(self, held)
-                # A compacted range may hold nothing at or above the offset; the next one goes on.
+                # A compacted range may hold nothing at or above the offset; the next one continues.
                 first = max(offset, self._starts[at])
                 found = held.read(first, max_bytes=max_bytes, until=until, min_one=min_one)
                 if found is not None:
@@ -99,7 +99,7 @@ class StreamReader:
         return None
 
     def available(self, offset: int, *, max_bytes: int, committed_only: bool) -> int:
-        """How much a read from ``offset`` could give, whole batches or not, up to ``max_bytes``.
+        """How much a read from ``offset`` could return, whole batches or not, up to ``max_bytes``.
 
         It is ``max_bytes`` where a later file holds more: one read gives bytes of one file, and
         waiting does not add to a file that is no longer written.
@@ -135,7 +135,7 @@ class StreamReader:
                 best = moment if best is None or moment[1] > best[1] else best
         if best is None or best[0] >= self.committed:
             return None
-        # Logs note the end of the batch; the record itself may stand anywhere in it.
+        # Logs record the end of the batch; the record itself may stand anywhere in it.
         return self.offset_for_timestamp(best[1]) or best
 
     def epoch_of(self, offset: int) -> int:

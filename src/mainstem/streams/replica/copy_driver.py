@@ -1,9 +1,9 @@
-"""Sealed ranges that this node is to hold and does not hold whole: copied from those who do.
+"""Copies sealed ranges that this node should hold and does not hold completely.
 
-Promises: every batch is checked before it is written, and the range is reported as done only when
-all of it is on disk and sealed; what fails is tried again, with other sources first, after pauses
-that grow unless a reader waits for the range; a few ranges are copied at a time, so that writers
-are not held up.
+Guarantees: every batch is checked before it is written, and the range is reported as done only when
+all of it is on disk and sealed; failures are retried, with other sources first, after growing
+pauses, cut short if a reader waits for the range; a few ranges are copied at a time, so that
+writers are not delayed.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class CopyPauses:
-    """The pauses between two tries to copy a range, cut short where a reader waits for it."""
+    """The pauses between two attempts to copy a range, cut short if a reader waits for it."""
 
     def __init__(self) -> None:
         self._wanted: dict[RangeKey, asyncio.Event] = {}
@@ -63,12 +63,12 @@ class CopyPauses:
 
 
 class CopyDriver:
-    """Brings the sealed ranges of this node to their ends.
+    """Completes the sealed ranges of this node.
 
     Args:
         context: the services of the node.
         replicas: the replicas on this node.
-        on_replaced: called when other files took the place of those of a range.
+        on_replaced: called when other files replaced those of a range.
     """
 
     def __init__(
@@ -103,21 +103,21 @@ class CopyDriver:
         task.add_done_callback(lambda done: self._completed(key, done))
 
     def report_lost(self, key: RangeKey) -> None:
-        """What this node has of a range cannot be used: it is to be copied anew."""
+        """This node's copy of a range cannot be used: it is to be copied again."""
         if key in self._tasks:
-            self._lost.add(key)  # told when what is under way has ended
+            self._lost.add(key)  # reported when what is under way has ended
             return
         task = self._tasks[key] = asyncio.get_running_loop().create_task(self._lose(key))
         task.add_done_callback(lambda done: self._completed(key, done))
 
     def stop(self, key: RangeKey) -> None:
-        """The range is wanted here no longer."""
+        """The range is no longer assigned to this node."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
     def stop_stream(self, stream: StreamId) -> None:
-        """The stream is gone, and its files with it."""
+        """The stream was deleted, and its files with it."""
         for key in [key for key in self._tasks if key.stream == stream]:
             self.stop(key)
 
@@ -144,11 +144,11 @@ class CopyDriver:
             _log.warning("range %d of %s is damaged here: %s", key.index, key.stream, error)
 
     async def _repeat(self, key: RangeKey, held: ReplicaDriver | None) -> None:
-        """Complete a range as the catalogue has it now, rewritten meanwhile or not."""
+        """Complete a range in the catalogue's current generation, rewritten meanwhile or not."""
         pause_s = PAUSE_S_MIN
         while True:
             try:
-                async with self._turns:  # which may take long: the catalogue is looked at behind it
+                async with self._turns:  # which may take long: the catalogue is read after it
                     facts = self._facts(key)
                     if facts is None or facts.end is None or not self._is_wanted(facts):
                         return
@@ -160,7 +160,7 @@ class CopyDriver:
                 is_final = isinstance(error, OSError) or error.code is ErrorCode.STORAGE_FAILED
                 if is_final and refusal_of(error) is None:
                     raise
-                _log.info("range %d of %s is not whole: %s", key.index, key.stream, error)
+                _log.info("range %d of %s is incomplete: %s", key.index, key.stream, error)
             else:
                 return
             await self.pauses.pause(key, pause_s)
@@ -168,7 +168,7 @@ class CopyDriver:
 
     async def _complete(self, key: RangeKey, facts: Range, held: ReplicaDriver) -> None:
         if held.log.damage:
-            raise Corrupt("it is damaged here, and nobody is known to have it whole")
+            raise Corrupt("it is damaged here, and no complete copy is known")
         await self._copy(key, facts, held)
         await self._synced(held)
         await self._seal(held.log)
@@ -180,7 +180,7 @@ class CopyDriver:
         topic = self._context.placement.catalogue.need_topic(key.stream.topic)
         sources = self._sources(facts)
         if not sources:
-            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"nobody has range {key.index}")
+            raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"no node has range {key.index}")
         source = sources[self._turn % len(sources)]
         self._turn += 1
         await self._replicas.folders.take_over(topic, key, facts, source)
@@ -199,7 +199,7 @@ class CopyDriver:
     async def _copy(self, key: RangeKey, facts: Range, held: ReplicaDriver) -> None:
         assert facts.end is not None, "only sealed ranges are copied"
         at = Offset(held.log.written_end)
-        if not held.log.segments:  # what lies below the start of the stream is nowhere any more
+        if not held.log.segments:  # what lies below the start of the stream no longer exists
             at = max(at, self._context.placement.catalogue.need_stream(key.stream).start)
         sources = self._sources(facts)
         while at < facts.end:
@@ -212,7 +212,7 @@ class CopyDriver:
             at = Offset(held.log.written_end)
 
     def _sources(self, facts: Range) -> list[NodeId]:
-        """Who has a range; whoever is taken for dead only if there is nobody else."""
+        """The nodes that have a range; dead ones only if there is no other."""
         others = [node for node in facts.holders if node != self._context.node]
         live = [node for node in others if self._context.placement.catalogue.is_live(node)]
         return live or others
@@ -223,7 +223,7 @@ class CopyDriver:
         assert facts.end is not None, "only sealed ranges are copied"
         asked = AskBatches(key, facts.generation, at, facts.end, COPY_BYTES_MAX)
         refusal: MainstemError = Unavailable(
-            ErrorCode.WRITER_UNAVAILABLE, f"nobody has range {key.index} whole"
+            ErrorCode.WRITER_UNAVAILABLE, f"no node has a complete range {key.index}"
         )
         while sources:
             try:
@@ -233,12 +233,12 @@ class CopyDriver:
             else:
                 if found[0].until > at:
                     return found
-                refusal = Corrupt(f"node {sources[0]} does not have what it is said to have")
+                refusal = Corrupt(f"node {sources[0]} does not have what it is listed with")
             del sources[0]
         raise refusal
 
     async def _synced(self, held: ReplicaDriver) -> None:
-        """Wait until the files are on disk; a sync is under way or asked for now."""
+        """Wait until the files are on disk; a sync is under way or started now."""
         while held.log.synced_end < held.log.written_end:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -251,7 +251,7 @@ class CopyDriver:
             await done
 
     async def _seal(self, log: RangeLog) -> None:
-        """Note on disk that a range is sealed; the syncs are done by threads."""
+        """Record on disk that a range is sealed; the syncs are done by threads."""
         if log.sealed and not log.seal_pending:
             return
         log.begin_seal()

@@ -1,12 +1,12 @@
 """One replica of a range on this disk: carries out what ``RangeReplica`` decides.
 
-    batches ──▶ checked ──▶ written ──▶ synced (shared) ──▶ told to whoever wrote last
+    batches ──▶ checked ──▶ written ──▶ synced (shared) ──▶ acknowledged to the last writer
     fence   ──▶ promise file + sync ──▶ answered
 
 The writer's own disk goes the same way, except that the writer has written its batches already
-when it reports them (``write_own``). Promises: nothing is told before it is stored as the machine
-asks; bytes that do not check, or do not follow, are never written; a failed sync or promise ends
-the node.
+when it reports them (``write_own``). Guarantees: nothing is reported before it is stored as the
+machine requires; bytes that do not check, or do not follow, are never written; a failed sync or
+promise ends the node.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ NotifyWriter = Callable[[ReplicaNotification], None]
 
 
 def _ignore(_notification: ReplicaNotification) -> None:
-    """Nobody has written here yet."""
+    """Default callback: no writer has sent anything yet."""
 
 
 class PendingFences:
@@ -44,7 +44,7 @@ class PendingFences:
         self._waiting: list[tuple[Epoch, asyncio.Future[FenceAnswer | Refusal]]] = []
 
     def add(self, epoch: Epoch) -> asyncio.Future[FenceAnswer | Refusal]:
-        """What the fence of an epoch is answered with, once it is."""
+        """Add a fence of an epoch; the future of its answer."""
         waiter: asyncio.Future[FenceAnswer | Refusal] = asyncio.get_running_loop().create_future()
         self._waiting.append((epoch, waiter))
         return waiter
@@ -75,9 +75,9 @@ class ReplicaDriver:
 
     Args:
         log: the files.
-        machine: what decides.
-        promise: what the stream was promised on this disk.
-        flusher: who syncs, and who is told that the disk failed.
+        machine: the state machine.
+        promise: the promise of the stream on this disk.
+        flusher: starts syncs, and reports a failed disk.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ReplicaDriver:
         self._promise = promise
         self.machine = machine
         self.on_synced: Callable[[], None] | None = None
-        # For who reads from this replica: batches were written; more is known to be committed.
+        # For readers of this replica: batches were written; more is known to be committed.
         self.on_taken: Callable[[list[StagedBatch]], None] | None = None
         self.on_committed: Callable[[], None] | None = None
         self._flusher = flusher
@@ -96,14 +96,14 @@ class ReplicaDriver:
         self._storing: set[asyncio.Future[None]] = set()
 
     def attach(self) -> None:
-        """Learn of the syncs of the files."""
+        """Subscribe to the syncs of the files."""
         self.log.sync_listeners.append(self._on_synced)
 
     def detach(self) -> None:
-        """The files are no longer those of this replica, or are about to go."""
+        """The files no longer belong to this replica, or are about to be deleted."""
         self.log.sync_listeners.remove(self._on_synced)
 
-    # What a writer sends.
+    # Messages of a writer.
 
     def append(
         self,
@@ -115,7 +115,7 @@ class ReplicaDriver:
         *,
         to_disk: bool = False,
     ) -> None:
-        """Take the batches of [start, until) from the writer of ``epoch``; it hears by ``notify``.
+        """Write the batches of [start, until) of the writer of ``epoch``; answers by ``notify``.
 
         Raises:
             Corrupt: the bytes are not those batches.
@@ -131,7 +131,7 @@ class ReplicaDriver:
         if effects.write is None:
             self._carry_out(effects)
         elif not to_disk and _is_short_of_space(self.log, self._flusher):
-            # As on a full disk: the writer goes on without this replica.
+            # As on a full disk: the writer continues without this replica.
             self._carry_out(_write_failed(self.machine, self.log))
         elif self._write(staged, effects.write[0]):
             self._carry_out(effects)
@@ -139,7 +139,7 @@ class ReplicaDriver:
         self._notify_readers(known)
 
     def checked(self, batches: memoryview, start: Offset, until: Offset) -> list[StagedBatch]:
-        """The batches of [start, until), each of them whole, sound and in its place."""
+        """The batches of [start, until), each of them complete, valid and in its place."""
         rules = scan.Rules(self.log.identity.epoch)
         staged: list[StagedBatch] = []
         at = start
@@ -156,12 +156,12 @@ class ReplicaDriver:
             raise Corrupt(f"batches up to {at} from a node that announced {until}")
         return staged
 
-    # What the writer of this very node has.
+    # The writer on this node.
 
     def begin_own(
         self, epoch: Epoch, start: Offset, until: Offset, committed: Offset
     ) -> Refusal | None:
-        """This node's writer is about to write; or why it may not."""
+        """This node's writer is about to write; the reason if it may not."""
         return self.machine.on_append(epoch, start, until, committed).refusal
 
     def write_own(self, until: Offset, notify: NotifyWriter) -> None:
@@ -182,7 +182,7 @@ class ReplicaDriver:
     # Fences and seals.
 
     async def fence(self, epoch: Epoch) -> FenceAnswer | Refusal:
-        """Promise ``epoch`` and tell the end, once both are on disk."""
+        """Promise ``epoch`` and answer with the end, once both are on disk."""
         effects = self.machine.on_fence(epoch)
         if effects.refusal is not None:
             return effects.refusal
@@ -195,7 +195,7 @@ class ReplicaDriver:
     async def store(
         self, epoch: Epoch, start: Offset, until: Offset, batches: memoryview
     ) -> Ack | Refusal:
-        """Take batches of a recovery; the answer comes once they are on disk."""
+        """Write batches of a recovery; the answer comes once they are on disk."""
         done: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
 
         def notify(notification: ReplicaNotification) -> None:
@@ -245,7 +245,7 @@ class ReplicaDriver:
             if error.code is ErrorCode.DISK_FULL:
                 self._flusher.space.failed()
             if error.code not in STORAGE_RECOVERS:
-                # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
+                # Space and descriptors can be freed; after other failures the disk is not trusted.
                 self._flusher.fatal(error)
             return False
         self._flusher.space.took(sum(len(batch[0]) for batch in fresh))
@@ -256,7 +256,7 @@ class ReplicaDriver:
     def _written(self, until: Offset) -> None:
         machine = self.machine
         if machine.acks_unsynced and not self.log.directory_synced:
-            # Whatever the policy, the folder must last before anything in it counts.
+            # Whatever the policy, the folder must be durable before anything in it counts.
             self._flusher.sync(self.log)
             return
         self._carry_out(machine.on_written(until))
@@ -299,9 +299,9 @@ class ReplicaDriver:
             if (error := future.exception()) is None:
                 self._carry_out(self.machine.on_promise_stored(epoch))
             elif self.log.discarded:  # the stream was deleted under the promise
-                self._fences.refuse("the range is not here any more")
+                self._fences.refuse("the range is no longer here")
             elif (refusal := refusal_of(error)) is not None:
-                # Nothing is answered before the promise is on disk, and so it is tried again.
+                # Nothing is answered before the promise is on disk, so it is tried again.
                 self._fences.refuse(str(refusal))
                 loop.call_later(RETRY_S, self._store_promise, epoch)
             else:

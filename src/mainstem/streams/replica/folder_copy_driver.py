@@ -1,8 +1,8 @@
-"""Rewritten ranges, compacted or joined, on their way from node to node.
+"""Transfer of rewritten ranges, compacted or joined, between nodes.
 
-    writer rewrites ──▶ asks the replicas to take it over ──▶ enough have it ──▶ catalogue swaps
+    writer rewrites ──▶ asks the replicas to copy it ──▶ enough have it ──▶ catalogue swaps
 
-Promises: a range that was rewritten is swapped only when as many nodes have it on disk as
+Guarantees: a range that was rewritten is swapped only when as many nodes have it on disk as
 acknowledge its records; every byte is checked before it counts.
 """
 
@@ -43,13 +43,13 @@ _log = logging.getLogger(__name__)
 
 
 class FolderCopyDriver:
-    """Gives rewritten ranges to other nodes, and takes them over."""
+    """Serves rewritten ranges to other nodes, and copies theirs."""
 
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 
     async def answer(self, message: AnyMessage) -> Sequence[Chunk] | None:
-        """The answer to a question about rewritten ranges; None: it is about something else."""
+        """The answer to a request about rewritten ranges; None: it is about something else."""
         match message:
             case AskFolder():
                 files = folder_files(self._path(message.key, message.generation))
@@ -73,16 +73,16 @@ class FolderCopyDriver:
                 return None
 
     async def take_over(self, topic: Topic, key: RangeKey, facts: Range, source: NodeId) -> None:
-        """Bring a rewritten range that the catalogue knows onto this disk.
+        """Copy a rewritten range that the catalogue lists onto this disk.
 
         Raises:
-            MainstemError: it could not be had from there.
+            MainstemError: it could not be copied from there.
         """
         identity = self._identity(topic, key, facts.generation, (facts.epoch, facts.start))
         await self._pull(key, identity, source)
 
     async def spread(self, key: RangeKey, facts: Range, generation: int) -> tuple[NodeId, ...]:
-        """Let the other holders of a range take a new generation over; who has it then.
+        """Have the other holders of a range copy a new generation; the nodes that have it then.
 
         Raises:
             Unavailable: too few have it.
@@ -106,7 +106,7 @@ class FolderCopyDriver:
                 node, PeerService.RANGES, [asked], timeout_s=TAKE_OVER_TIMEOUT_S
             )
         except MainstemError as error:
-            _log.info("node %d does not take a rewritten range over: %s", node, error)
+            _log.info("node %d did not copy a rewritten range: %s", node, error)
             return False
         return True
 
@@ -165,7 +165,7 @@ class FolderCopyDriver:
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Let a thread work; who is cancelled leaves when it is done: its files are still in use."""
+    """Run a call on a thread; a cancelled caller waits for it: its files are still in use."""
     working = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         await asyncio.shield(working)

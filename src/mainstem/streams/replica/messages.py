@@ -1,11 +1,11 @@
-"""What the writer of a range and its replicas tell each other, as bytes.
+"""Messages between the writer of a range and its replicas, as bytes.
 
     length of the header   header (one kind of message)   batches, as they are stored
     4 bytes                msgpack                        the rest
 
-Pure. Batches are never packed: they go out as the chunks they are, and come in as a view of what
-was received. Every message names the range it is about, so that one that comes late, or for a range
-that was dropped, is known for what it is.
+Pure. Batches are never packed: they are sent as the chunks they are, and received as a view of the
+buffer. Every message names the range it is about, so that one that comes late, or for a range
+that was dropped, is recognised.
 """
 
 from struct import Struct as Layout
@@ -34,12 +34,12 @@ class RangeKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 def key_of(stream: StreamId, index: RangeIndex) -> RangeKey:
-    """The name of a range between nodes."""
+    """The key of a range in messages between nodes."""
     return RangeKey(bytes(stream.topic), stream.partition, index)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Anything that is said about a range."""
+    """Base of all messages about a range."""
 
     key: RangeKey
 
@@ -48,7 +48,7 @@ class AppendBatches(Message, frozen=True):
     """The batches of [start, until) follow, from the writer of ``epoch``.
 
     ``directory`` names the disk that the range was assigned to; empty: any. ``opening`` is the
-    state of the stream where the range begins; it comes with the first batches. ``to_disk``: a
+    state of the stream where the range starts; it comes with the first batches. ``to_disk``: a
     recovery counts copies on disk, whatever the flush policy.
     """
 
@@ -79,14 +79,14 @@ class Refused(Message, frozen=True):
 
 
 class AskFence(Message, frozen=True):
-    """A new writer asks for a promise and for the end."""
+    """A new writer requests a promise and the end."""
 
     epoch: Epoch
     directory: str = ""
 
 
 class Promised(Message, frozen=True):
-    """The promise, and what it is worth; see ``state_machine.FenceAnswer``."""
+    """The promise and the end of the replica; see ``state_machine.FenceAnswer``."""
 
     epoch: Epoch
     end: Offset
@@ -115,7 +115,7 @@ class Batches(Message, frozen=True):
 
 
 class AskState(Message, frozen=True):
-    """What the stream knew of producers and transactions where the range begins."""
+    """Request for the state of producers and transactions where the range starts."""
 
 
 class State(Message, frozen=True):
@@ -123,7 +123,7 @@ class State(Message, frozen=True):
 
 
 class AskFolder(Message, frozen=True):
-    """Which files make up a rewritten range."""
+    """Request for the names of the files of a rewritten range."""
 
     generation: int
 
@@ -135,7 +135,7 @@ class Folder(Message, frozen=True):
 
 
 class AskPiece(Message, frozen=True):
-    """Bytes of one of those files."""
+    """Request for bytes of one of those files."""
 
     generation: int
     name: str
@@ -148,7 +148,7 @@ class Piece(Message, frozen=True):
 
 
 class AskTakeOver(Message, frozen=True):
-    """Copy a rewritten range from ``source``, which the catalogue does not know of yet.
+    """Copy a rewritten range from ``source``, which the catalogue does not list yet.
 
     ``epoch`` and ``start`` are those of the range.
     """

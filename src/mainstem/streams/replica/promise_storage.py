@@ -2,9 +2,9 @@
 
 One small file per partition that replicas are kept of, beside its ranges. It holds for the whole
 stream: epochs only grow along it, so what was promised for one range is never wrong for the next.
-A second file names the ranges in limbo: a power loss may have taken what was acknowledged, and that
-stays so over restarts, until the range is whole again. A file that cannot be read leaves nothing to
-rely on, and the node must not answer for the stream.
+A second file names the ranges in limbo: a power loss may have lost acknowledged records, and that
+stays so over restarts, until the range is complete again. Without a readable file nothing is known
+for sure, and the node must not answer for the stream.
 """
 
 import os
@@ -26,7 +26,7 @@ KIND: Final = b"PE"
 LIMBO_NAME: Final = "limbo.ranges"
 LIMBO_KIND: Final = b"LR"
 NOTHING_PROMISED: Final = Epoch(-1)
-# The partition, its topic, all topics, the data directory: each may have been made just now.
+# The partition, its topic, all topics, the data directory: each may be new.
 _PARENTS: Final = 3
 
 _EPOCH = Struct(">i")
@@ -34,7 +34,7 @@ _indexes = msgspec.msgpack.Decoder(set[RangeIndex]).decode
 
 
 class Promise:
-    """What one stream was promised on this disk; ``epoch`` may be ahead of what is stored.
+    """The promise of one stream on this disk; ``epoch`` may be ahead of what is stored.
 
     Raises:
         Corrupt: a file is damaged.
@@ -52,14 +52,14 @@ class Promise:
             raise storage_error(error, partition) from error
 
     def store(self, epoch: Epoch) -> None:
-        """Make ``epoch`` durable, unless a newer one is; for any thread."""
+        """Make ``epoch`` durable, unless a newer one is; callable from any thread."""
         with self._lock:
             if epoch > self._stored:
                 self._write(NAME, KIND, _EPOCH.pack(epoch))
                 self._stored = epoch
 
     def set_limbo(self, index: RangeIndex, *, is_in_limbo: bool) -> None:
-        """Note durably that a range is in limbo, or is no longer."""
+        """Record durably that a range is in limbo, or is no longer."""
         if (index in self.limbo) == is_in_limbo:
             return
         limbo = self.limbo ^ {index}

@@ -1,7 +1,7 @@
-"""The ranges of replicated streams on this disk: held, completed and dropped as the catalogue says.
+"""The ranges of replicated streams on this disk: opened, completed and dropped by the catalogue.
 
-Promises: a range is dropped only when the catalogue no longer wants it here; what was sealed is cut
-to its end before anybody may read it to the end.
+Guarantees: a range is dropped only when the catalogue no longer assigns it to this node; a sealed
+range is cut to its end before it can be read to the end.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 
 class ReplicaReconciler:
-    """Holds, completes and drops replicas as the catalogue says.
+    """Opens, completes and drops replicas as the catalogue decides.
 
     Args:
         context: the services of the node.
@@ -39,23 +39,23 @@ class ReplicaReconciler:
         self._replicas = replicas.registry
         self._writer_of = writer_of
         self._copies = CopyDriver(context, replicas, self._replaced)
-        # Ranges that are copied anew as soon as the writer on this node has gone on behind them.
+        # Ranges that are copied again as soon as the writer on this node has moved past them.
         self._postponed: set[RangeKey] = set()
         self._is_closed = False
 
     def reconcile(self, topic: Topic, stream: Stream) -> None:
-        """Hold what this node is to hold of a stream, and nothing else."""
+        """Open all ranges of a stream that are assigned to this node, and drop the others."""
         node = self._context.node
         writer = self._writer_of(stream.id)
         if writer is not None and writer.replication is None:
-            return  # nobody else has anything of it
+            return  # no other node has anything of it
         wanted: set[RangeIndex] = set()
         for facts in stream.ranges:
             if node not in facts.replicas and node not in facts.replicating:
                 continue
             wanted.add(facts.index)
             if writer is not None and _writes(writer, facts.index):
-                continue  # its writer goes on from there by itself, and tells
+                continue  # its writer continues from there by itself, and reports
             if facts.is_open:
                 self._replicas.hold(topic, stream, facts)
                 continue
@@ -85,12 +85,12 @@ class ReplicaReconciler:
             self._copies.report_lost(key_of(stream.id, facts.index))
             return
         if not is_recorded and log.damage and facts.holders:
-            self.begin_anew(stream.id, facts.index)  # what is here would never be whole
+            self.begin_anew(stream.id, facts.index)  # the copy here could never be completed
         if not is_recorded or not log.sealed:
             self._copies.reconcile(topic, stream, facts)
 
     def _drop_older(self, topic: Topic, stream: Stream, facts: Range) -> None:
-        """A range was rewritten: what it was before is read by nobody."""
+        """A range was rewritten: its former generation is no longer read."""
         store = self._context.store
         for generation in range(facts.generation):
             name = RangeName(stream.id, topic.name, facts.index, generation)
@@ -101,19 +101,19 @@ class ReplicaReconciler:
                 store.drop_range(old)
 
     def lost(self, stream: StreamId, index: RangeIndex) -> None:
-        """Damage was found in a sealed range: it is copied anew, if others have it."""
+        """Damage was found in a sealed range: it is copied again, if others have it."""
         self._copies.report_lost(key_of(stream, index))
 
     def wanted(self, log: RangeLog) -> None:
-        """A reader came upon a range that is still to be copied: that is not put off."""
+        """A reader needs a range that is still to be copied: do not delay that."""
         name = log.identity.name
         self._copies.pauses.cut_short(key_of(name.stream, RangeIndex(name.index)))
 
     def begin_anew(self, stream: StreamId, index: RangeIndex) -> None:
-        """What was there of a range does not count: it is copied from its beginning.
+        """The copy of a range does not count: it is copied from its start.
 
         The writer of the stream may not know yet that the range is sealed: until it has read what
-        goes on in the next range, the files stay.
+        continues in the next range, the files stay.
         """
         topic = self._context.placement.catalogue.need_topic(stream.topic)
         known = topic.streams[stream.partition]
@@ -124,7 +124,7 @@ class ReplicaReconciler:
             self._postponed.add(key_of(stream, index))
             return
         if facts is None or facts.generation or not self._replicas.is_there(topic, known, facts):
-            return  # a rewritten range is replaced as a whole when its copy has come
+            return  # a rewritten range is replaced as a whole when its copy is complete
         old = self._replicas.log_of(topic, known, facts)
         self._replicas.forget(stream, index)
         self._context.store.drop_range(old)
@@ -155,7 +155,7 @@ class ReplicaReconciler:
             writer.replace_ranges([old], fresh, writer.known)
 
     def forget(self, stream: StreamId) -> None:
-        """A stream is gone, and its files with it."""
+        """A stream was deleted, and its files with it."""
         self._copies.stop_stream(stream)
         self._postponed = {key for key in self._postponed if key.stream != stream}
         self._replicas.forget_stream(stream)
@@ -171,12 +171,12 @@ class ReplicaReconciler:
             if index in wanted or index > stream.last.index:
                 continue
             if writer is not None and log in writer.ranges:
-                continue  # its writer lets go of it first
+                continue  # its writer closes it first
             self._copies.stop(key_of(stream.id, index))
             self._replicas.forget(stream.id, index)
             self._context.store.drop_range(log)
 
 
 def _writes(writer: StreamWriter, index: RangeIndex) -> bool:
-    """Whether the writer has not gone on to a range behind this one."""
+    """Whether the writer has not moved on to a range behind this one."""
     return writer.replication is not None and index >= writer.log.identity.name.index

@@ -1,4 +1,4 @@
-"""The replicas of ranges that this node holds: opened from the catalogue, found by name."""
+"""The replicas of ranges that this node holds: opened from the catalogue, found by key."""
 
 import logging
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class ReplicaRegistry:
         self._is_starting = True
 
     def begun(self) -> None:
-        """All that was here before this start has been opened; what follows is new."""
+        """All that existed before this start has been opened; what follows is new."""
         self._is_starting = False
 
     def find(self, key: RangeKey) -> ReplicaDriver | None:
@@ -56,7 +56,7 @@ class ReplicaRegistry:
         """Open the replica of a range, or find it open; ``log`` are its files if they are open.
 
         Raises:
-            Corrupt: its files, or the promise, cannot be believed.
+            Corrupt: its files, or the promise, cannot be trusted.
         """
         key = key_of(stream.id, facts.index)
         found = self._held.get(key)
@@ -92,7 +92,7 @@ class ReplicaRegistry:
     def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
         """The files of a range, opened now or before.
 
-        Files that cannot be opened are set aside: the range is begun anew, as a damaged one.
+        Files that cannot be opened are set aside: the range starts over, as a damaged one.
 
         Raises:
             Corrupt: they cannot be opened, and no other node has any.
@@ -114,7 +114,7 @@ class ReplicaRegistry:
                 if is_lone(stream):
                     raise
                 if facts.is_open:
-                    # Noted first: the next start finds nothing, and would take that for all.
+                    # Noted first: the next start finds nothing, and would count that as everything.
                     self._promise(topic, stream.id).set_limbo(facts.index, is_in_limbo=True)
                 name = RangeName(stream.id, topic.name, facts.index, facts.generation)
                 damage = Damage(context.store.set_aside(name), 0, str(error))
@@ -142,7 +142,7 @@ class ReplicaRegistry:
         return directory.is_dir() and bool(segment_bases(directory))
 
     def forget(self, stream: StreamId, index: RangeIndex) -> ReplicaDriver | None:
-        """Let go of a replica; its files stay as they are."""
+        """Close a replica; its files stay as they are."""
         self._indexes.get(stream, {}).pop(index, None)
         self._logs.get(stream, {}).pop(index, None)
         held = self._held.pop(key_of(stream, index), None)
@@ -151,7 +151,7 @@ class ReplicaRegistry:
         return held
 
     def forget_stream(self, stream: StreamId) -> None:
-        """The stream is gone, and its files with it."""
+        """The stream was deleted, and its files with it."""
         for index in self._indexes.pop(stream, {}):
             self._held.pop(key_of(stream, index)).detach()
         self._logs.pop(stream, None)
@@ -166,10 +166,10 @@ class ReplicaRegistry:
         return promise
 
     def state_before(self, topic: Topic, stream: Stream, facts: Range) -> bytes:
-        """What was known where a range begins, from the files of this node.
+        """The state where a range starts, from the files of this node.
 
         Raises:
-            Unavailable: this node does not hold what it takes.
+            Unavailable: this node does not hold the files it needs.
         """
 
         def log_of(one: Range) -> RangeLog | None:
@@ -179,7 +179,7 @@ class ReplicaRegistry:
         return opening_state(stream, facts, log_of).snapshot()
 
     def range_of(self, key: RangeKey) -> tuple[Topic, Stream, Range] | None:
-        """What the catalogue says of a range."""
+        """The catalogue's entry of a range."""
         topic = self._context.placement.catalogue.topic_by_id(key.stream.topic)
         if topic is None or key.partition >= len(topic.streams):
             return None

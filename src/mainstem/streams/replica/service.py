@@ -1,12 +1,12 @@
-"""The replicas of ranges that this node holds, and what other nodes may ask of them.
+"""Serves the replicas of ranges that this node holds to other nodes.
 
-    note  batches ──▶ held ──▶ acknowledged or refused, by note
-    ask   fence · batches of a recovery · batches to copy · the state where a range begins
+    note  batches ──▶ written ──▶ acknowledged or refused, by note
+    ask   fence · batches of a recovery · batches to copy · the state where a range starts
 
 A range is known from the catalogue. A writer may be ahead of this node's catalogue: what it sends
-is kept for a moment, within a limit, until the range is known here. Promises: a node that has
-another disk than the one a range was assigned to takes nothing of it; what is asked for is read
-from sound bytes, or refused.
+is kept for a moment, within a limit, until the range is known here. Guarantees: a node that has
+another disk than the one a range was assigned to accepts nothing of it; requested bytes are
+verified, or the request is refused.
 """
 
 import asyncio
@@ -66,18 +66,18 @@ class ReplicaService:
         self.on_damage: Callable[[StreamId, RangeIndex], None] = lambda _stream, _index: None
 
     def close(self) -> None:
-        """Take and answer nothing more."""
+        """Accept and answer nothing more."""
         self._is_closed = True
         self._drop_early()
         self.certainty.close()
 
     def start(self) -> None:
-        """Answer other nodes."""
+        """Register the handlers for other nodes."""
         self._context.peers.serve(PeerService.RANGES, self._answer)
         self._context.peers.on_note(PeerService.RANGES, self._on_note)
 
     def listen(self, stream: StreamId, listener: WriterListener | None) -> None:
-        """Tell the writer of a stream on this node what replicas say; None: there is none."""
+        """Pass the messages of replicas to the writer of a stream on this node; None: no writer."""
         if listener is None:
             self._writer_listeners.pop(stream, None)
         else:
@@ -93,7 +93,7 @@ class ReplicaService:
                 self._take(node, body)
         except Corrupt as error:
             # Nothing was written; the writer sends again what is not acknowledged.
-            _log.warning("node %d sent what cannot be used: %s", node, error)
+            _log.warning("node %d sent an unusable message: %s", node, error)
 
     def _take(self, node: NodeId, body: memoryview) -> None:
         message, batches = messages.decode(body)
@@ -105,7 +105,7 @@ class ReplicaService:
                 if listener is not None:
                     listener(node, message)
             case _:
-                raise Corrupt(f"{type(message).__name__} is no note")
+                raise Corrupt(f"{type(message).__name__} is not a note")
 
     def _append(
         self,
@@ -126,7 +126,7 @@ class ReplicaService:
                 return
             held = registry.hold(topic, stream, facts)
         if not registry.is_this_disk(message.directory):
-            return  # a blank disk has forgotten its promises: it must not begin again
+            return  # a blank disk has lost its promises: it must not start again
         if message.opening is not None and not held.log.segments:
             held.log.snapshot = message.opening
         held.append(
@@ -146,7 +146,7 @@ class ReplicaService:
             self._context.peers.note(node, PeerService.RANGES, [messages.encode(message)])
 
     def _keep_early(self, node: NodeId, key: RangeKey, body: memoryview) -> None:
-        """The writer knows of a range that this node's catalogue does not show yet."""
+        """The writer knows a range that this node's catalogue does not list yet."""
         if self._early_bytes + len(body) > EARLY_BYTES_MAX:
             return  # it is sent again
         if self._early_timer is None:
@@ -161,14 +161,14 @@ class ReplicaService:
             self._on_note(node, body)
 
     def _drop_early(self) -> None:
-        """What has waited long enough is sent again by its writer, or by nobody."""
+        """What has waited too long is dropped; its writer, if there is one, sends it again."""
         if self._early_timer is not None:
             self._early_timer.cancel()
             self._early_timer = None
         self._early.clear()
         self._early_bytes = 0
 
-    # Questions.
+    # Requests.
 
     async def _answer(self, node: NodeId, body: memoryview) -> Sequence[Chunk]:
         message, batches = messages.decode(body)
@@ -179,7 +179,7 @@ class ReplicaService:
         except FileNotFoundError as error:
             # What is copied from here may be dropped here at any moment.
             raise Unavailable(
-                ErrorCode.WRITER_UNAVAILABLE, "the files are gone", subject=str(error.filename)
+                ErrorCode.WRITER_UNAVAILABLE, "the files were deleted", subject=str(error.filename)
             ) from error
         except OSError as error:
             raise storage_error(error, self._context.store.data_dir) from error
@@ -202,12 +202,12 @@ class ReplicaService:
                 answer = await self.folders.answer(message)
                 if answer is None:
                     raise InvalidRequest(
-                        ErrorCode.INVALID_REQUEST, f"node {node} asks {type(message).__name__}"
+                        ErrorCode.INVALID_REQUEST, f"node {node} sent {type(message).__name__}"
                     )
                 return answer
 
     async def fence(self, asked: messages.AskFence) -> messages.Promised | messages.Refused:
-        """Promise a new writer's epoch and tell the end of the range here."""
+        """Promise a new writer's epoch and answer with the end of the range here."""
         topic, stream, facts = self.registry.need_range(asked.key)
         if not self.registry.is_this_disk(asked.directory):
             own = self._context.store.directory_id.hex()
@@ -226,7 +226,7 @@ class ReplicaService:
     async def store(
         self, message: messages.AppendBatches, batches: memoryview
     ) -> messages.Acknowledged | messages.Refused:
-        """Take the batches of a recovery, onto the disk."""
+        """Write the batches of a recovery to disk."""
         topic, stream, facts = self.registry.need_range(message.key)
         if not self.registry.is_this_disk(message.directory):
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the range is on another disk")

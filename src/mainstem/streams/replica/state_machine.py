@@ -1,11 +1,11 @@
-"""What one replica of a range accepts, promises and tells.
+"""What one replica of a range accepts, promises and acknowledges.
 
     append ──▶ written ──▶ synced ──▶ ack          fence ──▶ promise stored + all synced ──▶ answer
        └──▶ fenced · gap · sealed                  sealed ──▶ cut, synced ──▶ done
 
 Decides only; a driver stores, in this order: promise, cut, write, sync, and reports each as done.
 
-Promises:
+Guarantees:
 * once a promise to an epoch is given no older writer is acknowledged anything, not even what it had
   sent before and what was synced since;
 * no answer to a fence leaves before the promise is on disk and with it everything the answer names;
@@ -35,7 +35,7 @@ class Refusal(Struct, frozen=True):
 
 
 class FenceAnswer(Struct, frozen=True):
-    """A promise and what it is worth.
+    """A promise and the end it covers.
 
     ``limbo``: records that were acknowledged may be lost here. ``directory`` names the disk, so
     that a blank one is not taken for the one it replaced.
@@ -48,7 +48,7 @@ class FenceAnswer(Struct, frozen=True):
 
 
 class ReplicaEffects(Struct, frozen=True):
-    """What the driver does: store (promise, cut, write, sync), then tell."""
+    """What the driver does: store (promise, cut, write, sync), then report."""
 
     promise: Epoch | None = None
     cut: Offset | None = None
@@ -62,7 +62,7 @@ class ReplicaEffects(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """A replica as it is found on disk, or made. What is found after a crash counts as synced."""
+    """A replica as found on disk, or created. What is found after a crash counts as synced."""
 
     start: Offset
     end: Offset
@@ -79,7 +79,7 @@ def is_in_limbo(*, acks_unsynced: bool, unclean: bool, sync_failed: bool, done: 
 
     Args:
         acks_unsynced: ``flush.policy`` is ``written``.
-        unclean: the operating system went down without a clean end of the node.
+        unclean: the operating system went down without a clean stop of the node.
         sync_failed: the node ended because a sync failed.
         done: the catalogue lists the replica as complete, which it reported after a sync.
     """
@@ -155,7 +155,7 @@ class RangeReplica:
         return ReplicaEffects(promise=promise, write=(first, until), sync=syncs)
 
     def on_fence(self, epoch: Epoch) -> ReplicaEffects:
-        """A new writer asks for a promise and for the end."""
+        """A new writer requests a promise and the end."""
         refusal = self._refusal(epoch)
         if refusal is not None:
             return ReplicaEffects(refusal=refusal)
@@ -233,7 +233,7 @@ class RangeReplica:
         return epoch
 
     def _learn(self) -> None:
-        """What is committed may be told before it is here, and is known once it is."""
+        """A committed offset may arrive before its records, and counts once they are here."""
         known = min(self._announced_committed, self.written_end)
         self.known_committed = max(self.known_committed, known)
 
@@ -252,7 +252,7 @@ class RangeReplica:
         return ReplicaEffects(ack=self._ack(), answer=self._answer())
 
     def _ack(self) -> Ack | None:
-        """For the writer that appended last, unless somebody newer has been promised."""
+        """Acknowledge to the writer that appended last, unless a newer one has a promise."""
         if self._writer != self.promised or self._stored_promise < self.promised:
             return None
         return Ack(self.promised, self.end, self.synced_end)

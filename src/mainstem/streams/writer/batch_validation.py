@@ -1,6 +1,6 @@
-"""What a topic asks of the batches written to it, beyond being sound.
+"""What a topic requires of the batches written to it, beyond validity.
 
-Most topics ask for nothing that needs the records, and then nothing looks at them: the writer
+Most topics require nothing that needs the records, and then they are not parsed: the writer
 compares two numbers and a flag. The rest is here: keys for compacted topics, the broker's clock,
 another compression, bounds on timestamps.
 """
@@ -24,12 +24,12 @@ from mainstem.model.records.batch import (
 from mainstem.model.records.record import ProducerStamp, build_batch, records_of
 
 _UNBOUNDED_MS = 2**63 - 1
-# Clients bound a batch before they compress it, so an honest one never comes near this.
+# Clients limit a batch before they compress it, so a correct one never comes near this.
 _EXPANSION_MAX = 64
 
 
 class BatchRules:
-    """The rules of one topic. Three attributes decide whether ``admit`` must be asked at all."""
+    """The rules of one topic. Three attributes decide whether ``admit`` must be called at all."""
 
     __slots__ = (
         "_clock",
@@ -56,7 +56,7 @@ class BatchRules:
         self.any_other = self._stamps_itself or self._looks_at_records or self._codec is not None
 
     def admit(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
-        """Judge a sound batch; other bytes to store in its place where the topic asks for them.
+        """Check a valid batch; other bytes to store in its place if the topic requires them.
 
         Raises:
             InvalidRequest: the batch breaks a rule of the topic.
@@ -145,7 +145,7 @@ class BatchRules:
             )
 
     def _bounds_ms(self) -> tuple[int, int]:
-        """Between which timestamps those of records must be."""
+        """The allowed range of record timestamps."""
         before = self._settings.timestamp_before_max_ms
         if self._stamps_itself:
             return -_UNBOUNDED_MS, _UNBOUNDED_MS
@@ -162,7 +162,7 @@ def _stored_codec(settings: TopicSettings) -> int | None:
 
 
 def _stamp_time(batch: memoryview, now_ms: int) -> None:
-    """Give the batch the broker's clock, which then holds for each of its records."""
+    """Set the broker's time, which then holds for each of its records."""
     fields = list(HEADER.unpack_from(batch, 0))
     fields[5] |= TIMESTAMP_TYPE_MASK
     fields[8] = now_ms

@@ -1,7 +1,7 @@
 """What the streams of one node share: the list of those with staged batches, and one flush for all.
 
 A connection's read burst touches a few streams; ``flush`` writes each of them once. Syncing and
-rolling are done by others, who are handed in.
+rolling are done by others, which are passed in.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """The streams that wait for their write, and whom to ask for a sync or a new range."""
+    """The streams that wait for their write, and callbacks for a sync or a new range."""
 
     __slots__ = ("dirty", "fatal", "metrics", "roll", "space", "sync")
 

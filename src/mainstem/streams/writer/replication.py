@@ -1,17 +1,17 @@
-"""The single writer of one open range: sends every batch to all replicas, counts who holds it.
+"""The single writer of one open range: sends every batch to all replicas, counts their copies.
 
     append ──▶ SendAppend to each replica ──▶ ack (end) ──▶ committed = A-th largest end
                      ▲── gap: go back ──┘
 
 Decides only; a driver sends the bytes that lie between ``start`` and ``until`` (from memory or from
-its own log) and answers whoever waits for ``committed``. The writer's own disk is one of the
-replicas and acknowledges like the others.
+its own log) and completes the appends that wait for ``committed``. The writer's own disk is one of
+the replicas and acknowledges like the others.
 
-Promises:
+Guarantees:
 * offsets are given once, in order; ``committed`` never goes back;
-* from ``freeze`` on nothing is committed in this range any more, whatever is acknowledged: only the
-  outcome of the seal that was asked for ends that, in the range after it;
-* what was in flight goes on in the next range under the same offsets;
+* from ``freeze`` on nothing more is committed in this range, whatever is acknowledged: only the
+  outcome of the requested seal ends that, in the range after it;
+* what was in flight continues in the next range under the same offsets;
 * a replica that does not move for ``lag_ms``, or is ``lag_bytes`` behind what is committed, is
   named once as a laggard and sent nothing more; what waits for acknowledgement is bounded.
 """
@@ -26,12 +26,12 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex, StreamId
 from mainstem.model.limits import MIB
 from mainstem.streams.ack_policy import AckPolicy
 
-# Entries of the window that everybody has may be this many before they are cut off.
+# How many entries of the window that all replicas have may gather before they are removed.
 _TRIM_AT = 1_024
 
 
 class OpenRange(Struct, frozen=True):
-    """The range that a writer works on, as the catalogue told."""
+    """The range that a writer works on, from the catalogue."""
 
     stream: StreamId
     index: RangeIndex
@@ -67,7 +67,7 @@ class SendAppend(Struct, frozen=True):
 
 
 class WriterEffects(Struct):
-    """What the driver does, in this order: send, answer up to ``committed``, seal or stand down."""
+    """What the driver does, in order: send, complete up to ``committed``, seal or stand down."""
 
     sends: list[SendAppend] = []
     committed: Offset | None = None
@@ -163,7 +163,7 @@ class RangeWriter:
         if self.deposed_by is not None:
             raise Fenced(
                 ErrorCode.FENCED_EPOCH,
-                f"epoch {self.opened.epoch} ended, {self.deposed_by} has begun",
+                f"epoch {self.opened.epoch} ended, {self.deposed_by} has started",
                 subject=str(self.opened.stream),
             )
         waiting = self._total() - self._bytes_until(self.committed)
@@ -193,14 +193,14 @@ class RangeWriter:
             return effects
         for node, progress in self._progress.items():
             if progress.acked == before:
-                progress.moved_ms = now  # it had everything: its time begins here
+                progress.moved_ms = now  # it had everything: its time-out starts here
             self._pump(node, progress, effects, now)
         return effects
 
     def on_ack(self, replica: NodeId, end: Offset, synced: Offset, now: int) -> WriterEffects:
         """A replica holds everything below ``end``, and below ``synced`` on disk.
 
-        The driver hands on only what was told for this range and under this epoch.
+        The driver passes on only what was reported for this range and under this epoch.
         """
         progress = self._progress[replica]
         if max(end, synced) > self.next_offset:
@@ -226,7 +226,7 @@ class RangeWriter:
         progress = self._progress[replica]
         effects = WriterEffects()
         if end >= progress.sent or (progress.is_probed and end >= progress.acked):
-            return effects  # told before, by another of the pieces that were under way
+            return effects  # reported before, by another of the pieces that were under way
         self._go_back(replica, progress, end, effects, now)
         return effects
 
@@ -238,7 +238,7 @@ class RangeWriter:
         return effects
 
     def on_fenced(self, promised: Epoch) -> WriterEffects:
-        """A replica has promised itself to a newer writer."""
+        """A replica has promised a newer writer."""
         if promised <= self.opened.epoch or self.deposed_by is not None:
             return WriterEffects()
         self.deposed_by = promised
@@ -246,7 +246,7 @@ class RangeWriter:
         return WriterEffects(deposed_by=promised)
 
     def on_unreachable(self, replica: NodeId) -> WriterEffects:
-        """A replica is taken for dead: go on without it in the next range."""
+        """A replica is declared dead: continue without it in the next range."""
         progress = self._progress[replica]
         if progress.is_left_behind:
             return WriterEffects()
@@ -273,7 +273,7 @@ class RangeWriter:
         return effects
 
     def send_gathered(self, now: int) -> WriterEffects:
-        """The range ends soon: whoever waits for the rest of it gets it before."""
+        """The range ends soon: send the gathered batches now."""
         effects = WriterEffects()
         if not self._is_frozen:
             for node, progress in self._progress.items():
@@ -293,7 +293,7 @@ class RangeWriter:
         """The writer of the next range; what was in flight is sent there under its offsets."""
         assert self._is_frozen, "only a sealed range is followed"
         assert self.deposed_by is None, "a deposed writer does not go on"
-        assert opened.start == self.committed, "the next range begins where this one was sealed"
+        assert opened.start == self.committed, "the next range starts where this one was sealed"
         following = RangeWriter(opened, policy, self._limits, now)
         first = bisect_right(self._untils, self.committed)
         base = self._totals[first - 1] if first else self._base_bytes
@@ -306,7 +306,7 @@ class RangeWriter:
         return following, effects
 
     def described(self, now: int) -> list[ReplicaProgress]:
-        """How far each replica is, for those who ask; nothing is decided by it."""
+        """How far each replica is, for monitoring; no decision depends on it."""
         lag_ms = self._limits.lag_ms
         return [
             ReplicaProgress(
@@ -339,14 +339,14 @@ class RangeWriter:
         self, node: NodeId, progress: _Progress, end: Offset, effects: WriterEffects, now: int
     ) -> None:
         progress.sent = end
-        # It may have lost what it held: it has to say so again before it counts.
+        # It may have lost what it held: it has to acknowledge again before it counts.
         progress.acked = min(progress.acked, end)
         progress.synced = min(progress.synced, end)
         progress.tried_ms = now
         progress.is_probed = False
         if not self._is_frozen:
             self._pump(node, progress, effects, now)
-            # Whoever was sent nothing has nothing to acknowledge, and would wait for a resend.
+            # A replica that was sent nothing has nothing to acknowledge, and would wait for more.
             progress.is_probed = progress.sent > end
 
     def _pump(
@@ -392,7 +392,7 @@ class RangeWriter:
         return self._totals[at - 1] if at else self._base_bytes
 
     def _trim(self) -> None:
-        """Forget the ends of what everybody who is served has."""
+        """Drop the ends of what all served replicas have."""
         if len(self._untils) < _TRIM_AT:
             return
         served = [one.acked for one in self._progress.values() if not one.is_left_behind]

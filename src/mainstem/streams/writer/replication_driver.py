@@ -2,12 +2,12 @@
 
     flush ──▶ own files ──┐
          └──▶ one note per replica ──▶ acknowledged ──▶ committed ──▶ the stream's waiters
-    full, or a replica left behind ──▶ frozen ──▶ sealed ──▶ what is in flight goes on in the next
+    full, or a replica left behind ──▶ frozen ──▶ sealed ──▶ what is in flight continues in the next
 
-Promises: what one replica did not get is sent again; from the freeze on nothing is committed until
-the catalogue has decided; a writer that learns of a newer one answers everybody who waits and takes
-nothing more. A writer that hands its stream over first refuses appends and waits until all that it
-has written is committed: what it acknowledged by itself (``acks=1``) is not cut off.
+Guarantees: what one replica did not get is sent again; from the freeze on nothing is committed
+until the catalogue has decided; a writer that learns of a newer one fails all waiting appends and
+accepts no more. A writer that hands its stream over first refuses appends and waits until all that
+it has written is committed: what it acknowledged by itself (``acks=1``) is not lost.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 LIMITS: Final = WriterLimits()
 HAND_OVER_WAIT_S: Final = 2.0
-"""So long a writer that is to hand over refuses appends, then it goes on writing instead."""
+"""How long a writer that is to hand over refuses appends; then it continues writing instead."""
 HAND_OVER_PAUSE_S: Final = 0.002
 ResultT = TypeVar("ResultT")
 
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 def not_writer(stream: Stream, topic: str) -> Unavailable:
-    """The answer to who asks the wrong node."""
+    """The refusal for a request to the wrong node."""
     return Unavailable(
         ErrorCode.NOT_WRITER,
         f"node {stream.writer} writes it under epoch {stream.epoch}",
@@ -67,7 +67,7 @@ class ReplicationDriver:
         context: the services of the node.
         replicas: the replicas on this node; the writer's own among them.
         stream: what is written; its last range is the open one.
-        on_unsettled: called when there is something to look at when time has passed.
+        on_unsettled: called when there is something to check after some time.
         on_followed: called when the next range is open.
     """
 
@@ -88,9 +88,9 @@ class ReplicationDriver:
         self._exclude: set[NodeId] = set()
         self._new_writer: NodeId | None = None
         self._handing_over_to: NodeId | None = None
-        # A hand-over was asked for: until its outcome is known another node may write already.
+        # A hand-over was requested: until its outcome is known another node may write already.
         self.is_handed_over = False
-        # The next range is wanted for other reasons than that this one is full.
+        # The next range is needed for other reasons than that this one is full.
         self.wants_roll = False
         facts = stream.known.last
         topic = context.placement.catalogue.need_topic(stream.id.topic)
@@ -103,14 +103,14 @@ class ReplicationDriver:
         self._facts = facts
 
     def start(self) -> None:
-        """Take the answers of replicas, and send them what the files hold already."""
+        """Receive the answers of replicas, and send them the existing files."""
         self._replicas.listen(self.stream.id, self._on_answer)
         self.stream.commit(self._machine.committed)
         self._take_up_written()
 
     @property
     def in_doubt(self) -> MainstemError | None:
-        """What to say instead of a final refusal while another may write the stream by now."""
+        """The reason to give instead of a final refusal while another node may write the stream."""
         stream, context = self.stream, self._context
         known = context.placement.catalogue.stream(stream.id)
         if (
@@ -157,7 +157,7 @@ class ReplicationDriver:
         self._held.fail_own()
 
     def flushed(self, staged: list[StagedBatch]) -> None:
-        """Batches are in the files of this node: send them on."""
+        """Batches are in the files of this node: send them to the replicas."""
         until = Offset(staged[-1][2])
         size = sum(len(batch[0]) for batch in staged)
         self._sender.begin_burst(staged)
@@ -167,13 +167,13 @@ class ReplicationDriver:
         self._held.write_own(until, self._on_own_notification)
 
     def close(self) -> None:
-        """This node writes the stream no longer."""
+        """This node no longer writes the stream."""
         self._replicas.listen(self.stream.id, None)
 
-    # What time brings.
+    # Timers.
 
     def on_time(self, now: int) -> bool:
-        """Send again, tell what is committed, leave laggards behind; False: nothing is open."""
+        """Send again, report what is committed, leave laggards behind; False: nothing is open."""
         machine, sender = self._machine, self._sender
         if self.stream.closed is not None:
             return False
@@ -197,7 +197,7 @@ class ReplicationDriver:
         return self._is_unsettled
 
     def leave_behind(self, node: NodeId) -> None:
-        """A replica is known to be dead: go on without it."""
+        """A replica is known to be dead: continue without it."""
         if node in self._machine.opened.replicas and node != self._context.node:
             self._carry_out(self._machine.on_unreachable(node))
 
@@ -206,14 +206,14 @@ class ReplicationDriver:
     def want_roll(
         self, *, exclude: Sequence[NodeId] = (), new_writer: NodeId | None = None
     ) -> None:
-        """Go on in another range: other replicas are wanted, or another writer."""
+        """Continue in another range: other replicas are assigned, or another writer."""
         self.wants_roll = True
         self._exclude.update(exclude)
         self._new_writer = new_writer
         self._context.flusher.roll(self.stream)
 
     async def roll(self) -> None:
-        """Seal the open range where it is committed and go on in the next one, or let another."""
+        """Seal the open range where it is committed and open the next one, or hand over."""
         self._handing_over_to, self._new_writer = self._new_writer, None
         if self._handing_over_to in self._exclude:
             self._handing_over_to = None
@@ -241,7 +241,7 @@ class ReplicationDriver:
         self.is_handed_over = new_writer is not None
         point = self._machine.freeze()
         now = (self._machine.opened.epoch, self._context.clock.wall_ms())
-        # Nothing is committed from here on: whatever this node's storage refuses is waited for.
+        # Nothing is committed from here on: every refusal of this node's storage is waited for.
         end = await _retried(
             stream, lambda: range_end(stream.known, self._facts, stream.log, point, now)
         )
@@ -269,7 +269,7 @@ class ReplicationDriver:
             self.is_handed_over = False
 
     async def _follow(self, known: Stream) -> None:
-        """The files of the next range hold what is in flight: go on there."""
+        """The files of the next range hold what is in flight: continue there."""
         stream, context = self.stream, self._context
         facts = known.last
         old, old_facts = self._held, self._facts
@@ -298,12 +298,12 @@ class ReplicationDriver:
         self._take_up_written()
         self._carry_out(effects)
         if facts.start > old_facts.start and old.machine.sealed_end is None:
-            # While storage refuses it, the range may be dropped here, to be copied anew.
+            # While storage refuses it, the range may be dropped here, to be copied again.
             await _retried(stream, lambda: None if old.log.discarded else old.seal(facts.start))
         self._on_followed(stream.id)
 
     def _take_up_written(self) -> None:
-        """The files hold batches of this range that nobody was told of yet."""
+        """The files hold batches of this range that no replica was sent yet."""
         log, machine = self._held.log, self._machine
         start, until = machine.opened.start, Offset(log.written_end)
         if until == start:
@@ -316,7 +316,7 @@ class ReplicationDriver:
         self._held.write_own(until, self._on_own_notification)
         self._unsettled()
 
-    # What replicas say.
+    # Messages of replicas.
 
     def _on_answer(self, node: NodeId, message: Acknowledged | Refused) -> None:
         opened = self._machine.opened
@@ -326,7 +326,7 @@ class ReplicationDriver:
             or node not in opened.replicas
             or self.stream.closed is not None
         ):
-            return  # about a range, or by a node, of former times
+            return  # about an earlier range, or from a former replica
         if isinstance(message, Acknowledged):
             now = self._context.now_ms()
             self._carry_out(self._machine.on_ack(node, message.end, message.synced, now))
@@ -349,7 +349,7 @@ class ReplicationDriver:
         elif refusal.gap_at is not None:
             self._carry_out(machine.on_gap(node, refusal.gap_at, self._context.now_ms()))
         elif refusal.sealed_at is not None and not machine.is_frozen:
-            # Nobody seals a range but its writer, or a newer one.
+            # Only its writer, or a newer one, seals a range.
             self._carry_out(machine.on_fenced(Epoch(machine.opened.epoch + 1)))
 
     def _carry_out(self, effects: WriterEffects) -> None:
@@ -360,7 +360,7 @@ class ReplicationDriver:
         laggards = [node for node in effects.laggards if node != self._context.node]
         if laggards:
             name = f"{self.stream.topic}-{self.stream.id.partition}"
-            _log.warning("%s goes on without nodes %s", name, laggards)
+            _log.warning("%s continues without nodes %s", name, laggards)
             self._exclude.update(laggards)
             self.wants_roll = True
             self._context.flusher.roll(self.stream)
@@ -374,7 +374,7 @@ class ReplicationDriver:
 
 
 def _stand_down(driver: ReplicationDriver) -> None:
-    """Another writer was elected: the catalogue says, or will say, who."""
+    """Another writer was elected: the catalogue has, or will have, its id."""
     driver.close()
     stream = driver.stream
     if stream.closed is None:
@@ -389,7 +389,7 @@ async def _all_committed(
     while machine.committed < machine.next_offset and stream.closed is None:
         if context.now_ms() >= give_up_ms:
             name = f"{stream.topic}-{stream.id.partition}"
-            _log.warning("%s stays here: its replicas lack what was written last", name)
+            _log.warning("%s is not handed over: its replicas lack what was written last", name)
             return False
         await asyncio.sleep(HAND_OVER_PAUSE_S)
     return True

@@ -1,12 +1,12 @@
-"""From one range to the next while writing goes on.
+"""Rolls from one range to the next without stopping writes.
 
-    new range takes the appends ──▶ old one synced ──▶ sealed ──▶ catalogue knows ──▶ acks go on
+    new range takes the appends ──▶ old one synced ──▶ sealed ──▶ catalogue has it ──▶ acks resume
 
 Nothing in the new range is committed before the catalogue holds it, so a crash in between loses
 nothing that was acknowledged: the old range is still the open one, and ends where it ended.
 
-A disk without space and a catalogue without an answer hold a roll up and are waited for; only a
-failed sync and a broken invariant end the node.
+A full disk and a catalogue without an answer delay a roll and are waited for; only a
+failed sync and a broken invariant stop the node.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class RollDriver:
         self._rolling: dict[StreamWriter, asyncio.Task[None]] = {}
 
     def roll(self, stream: StreamWriter) -> None:
-        """Begin the next range of a stream, unless that is under way."""
+        """Start the next range of a stream, unless that is under way."""
         if stream in self._rolling or stream.closed is not None:
             return
         task = asyncio.get_running_loop().create_task(self._roll(stream))
@@ -59,8 +59,8 @@ class RollDriver:
     async def settled(self, timeout_s: float | None = None) -> None:
         """Wait until no roll is under way.
 
-        Where nobody is left to decide a seal it would never be: after ``timeout_s`` it is given
-        up, and who writes the stream next seals the range.
+        Without a leader a seal is never decided: after ``timeout_s`` the roll is given
+        up, and the next writer of the stream seals the range.
         """
         if not self._rolling:
             return
@@ -118,10 +118,10 @@ class RollDriver:
         outcome = None
         try:
             outcome = await submit_until_decided(self, request)
-        except MainstemError as error:  # the topic is gone, or the node stops
+        except MainstemError as error:  # the topic was deleted, or the node stops
             reason = error
         else:
-            reason = Unavailable(ErrorCode.NOT_WRITER, "another epoch of the stream has begun")
+            reason = Unavailable(ErrorCode.NOT_WRITER, "another epoch of the stream has started")
         if outcome is not None and outcome.opened is not None:
             return outcome.opened
         if stream.closed is None:
@@ -151,11 +151,11 @@ class RollDriver:
         error = task.exception()
         name = f"{stream.topic}-{stream.id.partition}"
         if error is not None and refusal_of(error) is not None:
-            # Nothing was begun: what waits for storage later is waited for where it happens.
+            # Nothing was started: later refusals of storage are waited for where they occur.
             log.warning("%s is not rolled now: %s", name, error)
             asyncio.get_running_loop().call_later(RETRY_S, self._again, stream)
         elif error is not None:
-            # Acknowledgements of the stream are held back; only a restart can take it up cleanly.
+            # Acknowledgements of the stream are held back; only a restart can recover it cleanly.
             log.error("%s cannot roll: %s", name, error)
             self._on_fatal(error)
         elif self._is_due(stream):

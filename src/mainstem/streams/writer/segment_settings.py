@@ -1,9 +1,9 @@
-"""How the files of a stream are cut, as its topic's settings say. Pure.
+"""Segment settings of a stream, from its topic's settings. Pure.
 
-Streams that were made together would begin their next segments together, and all at once cost a
-moment. So each takes a part of ``segment.jitter.ms`` off the age at which its segments end: always
-the same part, made of its id, which spreads streams as well as a number drawn each time and stays
-as it is over restarts.
+Streams that were created together would start their next segments together, which would cause a
+pause. So each takes a part of ``segment.jitter.ms`` off the age at which its segments end: always
+the same part, derived from its id, which spreads streams as well as a random number and stays
+the same over restarts.
 """
 
 from zlib import crc32
@@ -19,7 +19,7 @@ def segment_age_ms(settings: TopicSettings, stream: StreamId) -> int:
     """The age at which a segment of that stream ends."""
     jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms)
     part = crc32(b"%b-%d" % (stream.topic, stream.partition))
-    # At least one: an age of nothing would end each segment with its first batch.
+    # At least one: an age of zero would end each segment with its first batch.
     return max(1, settings.segment_ms - jitter_ms * part // _PARTS)
 
 

@@ -1,7 +1,7 @@
 """What the writer of a range sends to its replicas: the batches, and what is committed.
 
-Promises: batches that were just flushed are copied once for all replicas; others are read from the
-writer's own files, in pieces; who could not be told is named by ``undelivered``.
+Guarantees: batches that were just flushed are copied once for all replicas; others are read from
+the writer's own files, in pieces; replicas that could not be sent to are in ``undelivered``.
 """
 
 import logging
@@ -40,7 +40,7 @@ class RangeSender:
         stream: the stream.
         facts: its open range.
         log: the writer's own files.
-        opening: the state of the stream where the range begins.
+        opening: the state of the stream where the range starts.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RangeSender:
         self._burst = staged
 
     def end_burst(self) -> None:
-        """Forget what was borrowed."""
+        """Release the borrowed batches."""
         self._burst, self._pieces = [], []
 
     def send(self, send: SendAppend) -> None:
@@ -97,7 +97,7 @@ class RangeSender:
             _log.warning("range %d cannot be sent now: %s", self._facts.index, error)
 
     def send_committed(self, progress: list[ReplicaProgress], committed: Offset) -> None:
-        """Replicas learn what is committed with the next batches; without any, from here."""
+        """Send what is committed by itself, to replicas that get no further batches."""
         for one in progress:
             known = self._sent_committed.get(one.replica, self._facts.start)
             if one.replica != self._context.node and known < committed <= one.end:
@@ -122,7 +122,7 @@ class RangeSender:
 
 
 def _pieces(burst: list[StagedBatch]) -> Iterator[_Piece]:
-    """Copies of the batches, some of them together."""
+    """Copies of the batches, several of them together."""
     views: list[Chunk] = []
     start, size = Offset(burst[0][1]), 0
     for view, base, _, _ in burst:

@@ -1,15 +1,15 @@
-"""The single writer of one stream: decides offsets, writes bursts, knows what is committed.
+"""The single writer of one stream: assigns offsets, writes bursts, tracks what is committed.
 
     stage ─ stage ─ stage ──▶ flush (one vectored write) ──▶ sync (shared) ──▶ committed ──▶ waiters
                                                  └─ flush.policy=written: committed at once
 
-Promises:
+Guarantees:
 * offsets are given once, in the order of ``stage``; a batch that could not be written gives its
-  offset back before anybody has seen it;
+  offset back before any reader has seen it;
 * readers see nothing at or above ``committed``, which never goes back;
 * bytes given to ``stage`` are borrowed until the next ``flush`` and not copied;
 * rolling to the next range does not stop writing: what follows goes to the new range at once, and
-  is committed as soon as the catalogue knows of it.
+  is committed as soon as the catalogue lists it.
 """
 
 from collections import deque
@@ -56,26 +56,26 @@ from mainstem.streams.writer.segment_settings import segment_settings
 Settled = Callable[[MainstemError | None], None]
 FOREVER = 2**63 - 1
 SEGMENTS_PER_RANGE = 16
-# Why a batch may not be written now, though the disk is sound.
+# Codes of a batch that may not be written now, though the disk works.
 _PASSING = STORAGE_RECOVERS | {ErrorCode.NOT_WRITER}
 
 
 class Replication(Protocol):
-    """Who keeps the replicas of a stream on other nodes, and reports what is committed.
+    """Replicates a stream to other nodes, and reports what is committed.
 
     ``StreamWriter.commit`` is called with every offset that enough replicas have reached.
     """
 
     @property
     def wants_roll(self) -> bool:
-        """Whether the next range is wanted for other reasons than that this one is full."""
+        """Whether the next range is needed for other reasons than that this one is full."""
         ...
 
     is_handed_over: bool
 
     @property
     def in_doubt(self) -> MainstemError | None:
-        """What to say instead of a final refusal while another may write the stream by now."""
+        """The reason to give instead of a final refusal while another node may write the stream."""
         ...
 
     def admit(self, staged: list[StagedBatch]) -> None:
@@ -91,7 +91,7 @@ class Replication(Protocol):
         ...
 
     async def roll(self) -> None:
-        """Go on in the next range."""
+        """Continue in the next range."""
         ...
 
 
@@ -152,7 +152,7 @@ class StreamWriter(StreamReader):
     # Ranges ---------------------------------------------------------------------------------
 
     def open_at(self, ranges: list[RangeLog], state: StreamState) -> None:
-        """Take up the stream with these ranges, the last of which is open."""
+        """Open the stream with these ranges, the last of which is open."""
         self.hold(ranges)
         self.log.sync_listeners.append(self._commit_own)
         self.state = state
@@ -161,7 +161,7 @@ class StreamWriter(StreamReader):
         self.last_stable = state.transactions.stable_until(self.committed)
 
     def begin_range(self, log: RangeLog) -> RangeLog:
-        """Send what follows to ``log``; commit nothing of it until ``range_known``. The old one."""
+        """Append to ``log`` from now on, uncommitted until ``range_known``; the old log."""
         assert log.start_offset == self.next_offset, "a range starts where the last one ended"
         old = self.log
         self._committable = log.start_offset
@@ -176,11 +176,11 @@ class StreamWriter(StreamReader):
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time for the next range."""
+        """Whether the next range is due."""
         log = self.log
         if log.segment_count <= self.segments_max or self._committable != FOREVER:
             return False
-        # A replicated range ends where it is committed: the rest is written anew in the next one.
+        # A replicated range ends where it is committed: the rest is rewritten in the next one.
         is_lone = self.replication is None
         return is_lone or self.committed >= log.segments[self.segments_max].base_offset
 
@@ -192,12 +192,12 @@ class StreamWriter(StreamReader):
             self._commit_own()
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """The topic was configured anew."""
+        """The settings of the topic have changed."""
         self.settings = settings
         self._fsync = settings.fsync
         self._rules = BatchRules(settings, self._clock)
-        # Says from now on, and not from the next batch on, who stamps the time: answers that were
-        # prepared before look at it.
+        # Set now, and not with the next batch: prepared answers read which side
+        # stamps the time.
         self.append_time_ms = self._clock.wall_ms() if settings.log_append_time else -1
         self.segments_max = _segments_per_range(settings)
         self.short_of_replicas = settings.min_insync_replicas > len(self.known.last.replicas)
@@ -207,7 +207,7 @@ class StreamWriter(StreamReader):
                 self._commit_own()
 
     def close(self, reason: MainstemError) -> None:
-        """Answer everything that waits with ``reason`` and take nothing more."""
+        """Fail everything that waits with ``reason`` and accept nothing more."""
         self.closed = reason
         _ignore_syncs(self.ranges, self._commit_own)
         self._staged.clear()
@@ -221,7 +221,7 @@ class StreamWriter(StreamReader):
     def stage(self, buf: memoryview, start: int, until: int, *, verified: bool = False) -> Offset:
         """Check, stamp and queue the batch in ``buf[start:until]``; its base offset.
 
-        ``verified`` says that the partition was added to the transaction the batch belongs to; the
+        ``verified``: the partition was added to the transaction the batch belongs to; the
         first batch of a transaction is refused without.
         """
         if self.closed is not None or self._flusher.space.is_low:
@@ -240,12 +240,12 @@ class StreamWriter(StreamReader):
             or attributes & CONTROL_MASK
             or crc32c(buf[start + 21 : until]) != crc
         ):
-            check_produced(buf, start, until)  # says which rule was broken
+            check_produced(buf, start, until)  # raises the rule that was broken
             raise AssertionError("the fast check and the exact one disagree")
         rules = self._rules
         if until - start > rules.bytes_max or max_timestamp > rules.newest_ms or rules.any_other:
             batch = rules.admit(buf[start:until], make_header(header))
-            if batch is not None:  # the topic asks for other bytes than the producer sent
+            if batch is not None:  # the topic requires other bytes than the producer sent
                 buf, start, until = batch, 0, len(batch)
                 max_timestamp = HEADER.unpack_from(buf, 0)[8]
                 self.append_time_ms = max_timestamp if self.settings.log_append_time else -1
@@ -268,7 +268,7 @@ class StreamWriter(StreamReader):
     def _place(
         self, buf: memoryview, start: int, until: int, count: int, max_timestamp: int
     ) -> None:
-        """Give the next offsets to a sound batch and queue it for the flush."""
+        """Assign the next offsets to a valid batch and queue it for the flush."""
         base = self.next_offset
         STAMP.pack_into(buf, start, base)
         STAMP_EPOCH.pack_into(buf, start + 12, self.epoch)
@@ -341,7 +341,7 @@ class StreamWriter(StreamReader):
             if error.code is ErrorCode.DISK_FULL:
                 self._flusher.space.failed()
             if error.code not in _PASSING:
-                # Space and descriptors can be freed; a disk that fails otherwise is not trusted.
+                # Space and descriptors can be freed; after other failures the disk is not trusted.
                 self._flusher.fatal(error)
             return
         flusher = self._flusher
@@ -367,7 +367,7 @@ class StreamWriter(StreamReader):
         """Whether the batch at ``base`` is committed; if not, ``settled`` is called once it is."""
         if base < self.committed:
             return True
-        if self.closed is not None:  # since the flush: nobody would answer any more
+        if self.closed is not None:  # closed since the flush: the callback would never run
             raise self.closed
         if len(self._pending) >= APPENDS_WAITING_PER_STREAM_MAX:
             raise Unavailable(
@@ -381,8 +381,8 @@ class StreamWriter(StreamReader):
     def append(self, batch: bytearray) -> int:
         """Stage and write one batch of our own at once; the offset after it.
 
-        A transactional one belongs to the producer in its header, but has no sequence: whoever
-        writes it has made sure that it is written once.
+        A transactional one belongs to the producer in its header, but has no sequence: the caller
+        ensures that it is written once.
         """
         header = read_header(batch)
         view = memoryview(batch)
@@ -409,12 +409,12 @@ class StreamWriter(StreamReader):
         """Without replicas, as much is committed as disk and catalogue allow."""
         # Until the catalogue knows the new range, only the old one counts.
         log = self.log if self._committable == FOREVER else self.ranges[-2]
-        # Whatever the policy, the folder of a range must last before anything in it counts.
+        # Whatever the policy, the folder of a range must be durable before anything in it counts.
         durable_only = self._fsync or not log.directory_synced
         self.commit(log.synced_end if durable_only else log.written_end)
 
     def commit(self, end: int) -> None:
-        """Everything below ``end`` is committed; tell everyone who waits for that."""
+        """Everything below ``end`` is committed; complete all appends that wait for that."""
         if end <= self.committed:
             return
         self.committed = end
@@ -447,9 +447,9 @@ def _segments_per_range(settings: TopicSettings) -> int:
 
 
 def _judged(stream: StreamWriter, refusal: InvalidRequest) -> MainstemError:
-    """What a producer is told whose batch does not fit to what is known of it here.
+    """The refusal for a producer whose batch does not fit its known state here.
 
-    It may have written at another node meanwhile: only who is surely the writer judges.
+    It may have written at another node meanwhile: only a confirmed writer refuses for good.
     """
     reason = stream.lapsed() if stream.lapsed is not None else None
     if reason is None and stream.replication is not None:

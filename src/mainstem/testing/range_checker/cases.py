@@ -1,8 +1,8 @@
-"""The worlds that are checked: what the protocol promises in each, and what breaks without a rule.
+"""Cases of the model checker: the protocol is sound, and every rule is necessary.
 
-Sound worlds show nothing. Each broken one lacks a single rule, which shows that the rule is needed
-and that the checker would see its absence. ``python -m mainstem.testing.range_checker.cases`` walks
-through all of them and tells the course of every violation; with names, only through those.
+Sound cases have no violation. Each broken case lacks a single rule, which shows that the rule is
+needed and that the checker detects its absence. ``python -m mainstem.testing.range_checker.cases``
+searches all of them and prints the trace of every violation; with names, only those.
 """
 
 import sys
@@ -14,7 +14,7 @@ from mainstem.testing.range_checker.state import Bounds, DropRule, EndRule, Orac
 
 
 class ModelCase(Struct, frozen=True):
-    """A world, the rules in it, and what a search must find. ``large``: takes more than seconds."""
+    """Bounds, rules, and the expected result of a search. ``large``: takes more than seconds."""
 
     name: str
     bounds: Bounds
@@ -81,7 +81,7 @@ SOUND = (
 
 BROKEN = (
     ModelCase(
-        "the end is the A-th largest of whoever answered",
+        "the end is the A-th largest of all answers",
         _ONE, RangeRules(end=EndRule.NAIVE), Oracle.ACKED_LOST,
     ),
     ModelCase(
@@ -139,7 +139,7 @@ BROKEN = (
         Bounds(records=1, lost_disks=1), RangeRules(blank_disk_is_lost=False), Oracle.ACKED_LOST,
     ),
     ModelCase(
-        "the only replica lost its tail and nobody is told",
+        "the only replica lost its tail without a report",
         _WRITTEN._replace(replicas=1, acks=1), RangeRules(announces_suspect=False),
         Oracle.ACKED_LOST,
     ),
@@ -159,7 +159,7 @@ BROKEN = (
 
 
 def main(names: list[str]) -> int:
-    """Search all cases, or those whose name contains one of ``names``; 1 if one surprises."""
+    """Search all cases, or those whose name contains one of ``names``; 1 if one is unexpected."""
     unexpected_count = 0
     for case in SOUND + BROKEN:
         if names and not any(name in case.name for name in names):

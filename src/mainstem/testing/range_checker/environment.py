@@ -1,4 +1,4 @@
-"""What happens around the writers of ``state``: the catalogue, disks, faults, upkeep."""
+"""Steps of the model that no writer takes: the catalogue, disks, faults, maintenance."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ class ModelEnvironment:
         self._rules = rules
 
     def after(self, state: RangeModelState) -> Iterator[Step]:
-        """Everything around the writers that may happen next."""
+        """Every possible next step."""
         yield from self._seals_arrive(state)
         if self._bounds.syncs_apart:
             yield from self._sync(state)
@@ -46,7 +46,7 @@ class ModelEnvironment:
             rest = tuple(other for other in state.seals if other != seal)
             stale = seal.epoch != state.epoch and self._rules.catalogue_checks_epoch
             if stale or seal.range_index != len(state.sealed):
-                # Refused for ever: to forget it keeps states few.
+                # Refused in every later state: dropping it reduces the number of states.
                 yield "the catalogue refuses a request", state._replace(seals=rest)
                 continue
             closed = Sealed(seal.records, seal.writer, seal.suspect, seal.hands_over)
@@ -73,7 +73,7 @@ class ModelEnvironment:
             )
 
     def _handed_over(self, state: RangeModelState, seal: Seal) -> RangeModelState:
-        """The chosen writer begins in the next range, which nobody else was ever told of."""
+        """Start the chosen writer in the next range, which no other writer knows."""
         successor = successor_writer_of(state, state.writers[seal.writer], self._bounds)
         if successor is None or state.writers[successor].phase != IDLE:
             return state
@@ -91,7 +91,7 @@ class ModelEnvironment:
                 yield f"replica {at} syncs", with_replica(state, at, synced)
 
     def _answer_synced(self, state: RangeModelState, replica: Replica, index: int) -> Replica:
-        """Acknowledgements that waited for the disk leave, unless their writer is fenced."""
+        """Send acknowledgements that waited for the disk, unless their writer is fenced."""
         held = replica.held[index]
         for number, writer in enumerate(state.writers):
             if writer.phase not in (WRITING, SEALING) or writer.range_index != index:
@@ -133,7 +133,7 @@ class ModelEnvironment:
         return replica._replace(held=tuple(kept))
 
     def _upkeep(self, state: RangeModelState) -> Iterator[Step]:
-        """Replicas of sealed ranges become complete, are reported and may be dropped."""
+        """Complete, report and drop replicas of sealed ranges."""
         for index, sealed in enumerate(state.sealed):
             end = len(sealed.records)
             done = sum(r.held[index].done and r.held[index].kept for r in state.replicas)

@@ -1,7 +1,7 @@
-"""A walk through every state of a world, the near ones first, until an oracle is offended.
+"""Breadth-first search of all states of a model, until an oracle is violated.
 
-Breadth first: the course that is found is a shortest one. States that differ only in the names of
-replicas are visited once; the course is told with names that hold from its first step to its last.
+The trace that is found is a shortest one. States that differ only in the names of replicas are
+visited once; the trace uses the same names from its first step to its last.
 """
 
 from collections import deque
@@ -19,12 +19,12 @@ from mainstem.testing.range_checker.state import (
 )
 from mainstem.testing.range_checker.steps import ModelSteps
 
-# Beyond this a world is too large to be called checked.
+# A model with more states cannot be searched completely.
 STATES_MAX = 2_500_000
 
 
 class RangeSearchResult(Struct, frozen=True):
-    """What a search found: nothing, or an oracle and the shortest course that offends it."""
+    """Result of a search: nothing, or a violated oracle and the shortest trace to it."""
 
     states: int
     violation: Oracle | None = None
@@ -51,12 +51,12 @@ def search(bounds: Bounds, rules: RangeRules, states_max: int = STATES_MAX) -> R
                     len(before), violated, _trace(steps, before, following, bounds)
                 )
             waiting.append(following)
-        assert len(before) <= states_max, f"more than {states_max} states: make the world smaller"
+        assert len(before) <= states_max, f"more than {states_max} states: use smaller bounds"
     return RangeSearchResult(len(before))
 
 
 def _named(violated: Oracle, before: RangeModelState) -> Oracle:
-    """Records that were acknowledged after the seal have their own name."""
+    """The oracle to report: records acknowledged after the seal have their own."""
     if violated is Oracle.ACKED_LOST and before.sealed:
         return Oracle.ACK_BEYOND_SEAL
     return violated
@@ -68,7 +68,7 @@ def _trace(
     last: RangeModelState,
     bounds: Bounds,
 ) -> tuple[str, ...]:
-    """Walk to ``last`` once more without renaming replicas on the way."""
+    """Repeat the steps to ``last`` without renaming replicas."""
     path: list[RangeModelState] = []
     at: RangeModelState | None = last
     while at is not None:

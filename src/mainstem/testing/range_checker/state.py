@@ -1,15 +1,15 @@
-"""The world of the range protocol in miniature: what a model checker walks through.
+"""State of the range protocol model that the model checker searches.
 
 One stream, a catalogue, R replicas and a few writers that follow each other. The first writer is
 elected and writes; each later one is elected at any moment, fences, copies, seals and goes on.
 Every call between them is one atomic step of the receiver whose answer may come late or never, so
-that all orders, losses and repetitions of messages are walked through. A record is the number of
-the writer's life that assigned it: two different records at one offset can be told apart.
+that all orders, losses and repetitions of messages are covered. A record is the number of the
+writer that assigned it, so that two different records at one offset can be distinguished.
 
-``Bounds`` says how large the model is, ``RangeRules`` which rule is broken; its defaults are the
+``Bounds`` sets the size of the model, ``RangeRules`` which rule is broken; its defaults are the
 protocol. States are plain tuples. Replicas are interchangeable, therefore everything that
-belongs to one stands in one tuple and ``canonical`` sorts them: states that differ only in the
-names of replicas are one.
+belongs to one is in one tuple and ``canonical`` sorts them: states that differ only in the names
+of replicas are equal.
 """
 
 from enum import Enum
@@ -29,34 +29,34 @@ NOT_ANSWERED = -1
 
 
 class Oracle(Enum):
-    """What must never be seen, in any state."""
+    """Conditions that must not occur in any state."""
 
     ACKED_LOST = "acknowledged records are missing from the sealed range"
     ACK_BEYOND_SEAL = "a record beyond the sealed end was acknowledged"
     DIVERGENCE = "two replicas hold different records at one offset"
-    DURABILITY = "records that count as safe are on no replica that is left"
+    DURABILITY = "committed records are on no remaining replica"
     SYNCED_COPIES = "a replica was dropped while too few others had the sealed range on disk"
-    DEPOSED_WRITER = "a writer that was no longer elected opened a range"
+    DEPOSED_WRITER = "a deposed writer opened a range"
 
 
 class EndRule(Enum):
-    """How a new writer finds the end of the range it recovers."""
+    """Rule by which a new writer determines the end of the range it recovers."""
 
     COUNTED = "the (A-(R-k))-th largest of k answers"
     LARGEST = "the largest answer"
-    NAIVE = "the A-th largest of whoever answered"
+    NAIVE = "the A-th largest of all answers"
 
 
 class DropRule(Enum):
-    """When a replica of a sealed range may go."""
+    """Condition for dropping a replica of a sealed range."""
 
     OTHERS_DONE = "A others are done"
-    ITSELF_COUNTS = "A are done, the one that goes among them"
+    ITSELF_COUNTS = "A are done, including the dropped one"
     AT_ONCE = "the range is sealed"
 
 
 class Bounds(NamedTuple):
-    """How much of the world is walked through."""
+    """Size of the model."""
 
     replicas: int = 3
     acks: int = 2
@@ -66,7 +66,9 @@ class Bounds(NamedTuple):
     written: bool = False  # acknowledged when written, not when synced
     active_seals: bool = True
     hand_overs: bool = False
-    recovered_count: bool = True  # records that nobody was told to be safe are, once sealed
+    recovered_count: bool = (
+        True  # records that were not acknowledged count as committed once sealed
+    )
     power_losses: int = 0
     lost_disks: int = 0
     drops: int = 0
@@ -78,12 +80,12 @@ class Bounds(NamedTuple):
 
     @property
     def syncs_apart(self) -> bool:
-        """Whether writing and syncing are two steps; without power losses nobody can tell."""
+        """Whether writing and syncing are two steps; without power losses they are equivalent."""
         return self.written or self.power_losses > 0 or self.drops > 0
 
 
 class RangeRules(NamedTuple):
-    """The rules of the protocol; every field set otherwise than here breaks one of them."""
+    """The rules of the protocol; every field that differs from its default breaks one of them."""
 
     end: EndRule = EndRule.COUNTED
     one_answer_is_enough: bool = False
@@ -105,7 +107,7 @@ class RangeRules(NamedTuple):
 
 
 class HeldRange(NamedTuple):
-    """One range on one replica. Not ``clean``: it may have lost what it acknowledged."""
+    """One range on one replica. Not ``clean``: it may have lost acknowledged records."""
 
     promised: int = 0
     log: Records = ()
@@ -116,7 +118,7 @@ class HeldRange(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What lies between one writer and one replica, for the range the writer works on.
+    """Messages in flight between one writer and one replica, for the writer's current range.
 
     ``sent`` is the highest acknowledgement that left the replica, ``acked`` what arrived.
     """
@@ -130,7 +132,7 @@ class Link(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """One disk and its lines to all writers."""
+    """One disk and its connections to all writers."""
 
     alive: bool
     held: tuple[HeldRange, ...]
@@ -150,7 +152,7 @@ class Writer(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """A range as the catalogue closed it: its first and only truth."""
+    """A range as sealed by the catalogue, which never changes."""
 
     records: Records
     writer: int
@@ -159,7 +161,7 @@ class Sealed(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """A request on its way to the catalogue; it may arrive at any time, or never."""
+    """A request in flight to the catalogue; it may arrive at any time, or never."""
 
     writer: int
     epoch: int
@@ -170,7 +172,7 @@ class Seal(NamedTuple):
 
 
 class RangeModelState(NamedTuple):
-    """Everything. ``acked`` holds per range what clients were told is safe."""
+    """The whole state. ``acked``: what was acknowledged to clients, per range."""
 
     epoch: int
     sealed: tuple[Sealed, ...]
@@ -185,7 +187,7 @@ class RangeModelState(NamedTuple):
 
 
 def first(bounds: Bounds) -> RangeModelState:
-    """Before anything has happened: the first writer is elected."""
+    """The initial state: the first writer is elected."""
     replica = Replica(
         alive=True, held=(HeldRange(),) * bounds.ranges, links=(Link(),) * bounds.writers
     )
@@ -214,7 +216,7 @@ def start_of(state: RangeModelState, range_index: int) -> int:
 
 
 def successor_writer_of(state: RangeModelState, writer: Writer, bounds: Bounds) -> int | None:
-    """The writer that would follow under the next epoch, if a range is left for it."""
+    """The next writer to be elected, if a range is left for it."""
     has_space = writer.epoch < len(state.writers) and writer.range_index + 1 < bounds.ranges
     return writer.epoch if has_space else None
 
@@ -232,7 +234,7 @@ def with_writer(
 
 
 def gone(state: RangeModelState, number: int) -> RangeModelState:
-    """What a writer knew is of no consequence any more: forgotten, it keeps states few."""
+    """Clear the state of a finished writer, which reduces the number of states."""
     replicas = tuple(linked(replica, number, Link()) for replica in state.replicas)
     return state._replace(replicas=replicas, writers=_put(state.writers, number, Writer(GONE)))
 
@@ -249,12 +251,12 @@ def holding(replica: Replica, index: int, held: HeldRange) -> Replica:
 
 
 def linked(replica: Replica, number: int, link: Link) -> Replica:
-    """The replica with its line to one writer changed."""
+    """The replica with its connection to one writer changed."""
     return replica._replace(links=(*replica.links[:number], link, *replica.links[number + 1 :]))
 
 
 def violation(state: RangeModelState, bounds: Bounds) -> Oracle | None:
-    """The first oracle that this state offends."""
+    """The first oracle that this state violates."""
     if state.deposed_opened:
         return Oracle.DEPOSED_WRITER
     for index in range(bounds.ranges):
@@ -270,7 +272,7 @@ def _range_violation(state: RangeModelState, bounds: Bounds, index: int) -> Orac
     if index < len(state.sealed):
         sealed = state.sealed[index]
         if sealed.suspect:
-            return None  # told to everybody: records may be missing
+            return None  # reported as suspect: records may be missing
         if sealed.records[: len(acked)] != acked:
             return Oracle.ACKED_LOST
         if bounds.recovered_count:
@@ -305,7 +307,7 @@ def _is_gone(state: RangeModelState, bounds: Bounds, index: int, safe: Records) 
     if bounds.written:
         losses += bounds.power_losses - state.power_losses
     if losses >= bounds.acks:
-        return False  # more than the policy promises to survive
+        return False  # more failures than the policy tolerates
     return not any(
         replica.alive and replica.held[index].log[: len(safe)] == safe for replica in state.replicas
     )

@@ -1,8 +1,8 @@
-"""Every step that may come next in the world of ``state``, with a sentence that names it.
+"""All possible next steps of a state of the model, each with a label.
 
-A step is one atomic act of one party: a replica takes a call, a writer takes an answer, the
-catalogue takes a request, a machine loses power. ``ModelSteps.after`` gives all for a state;
-whatever is not forbidden by the rules may happen.
+A step is one atomic action of one party: a replica receives a call, a writer receives an answer,
+the catalogue receives a request, a machine loses power. ``ModelSteps.after`` returns all steps of
+a state that the rules do not forbid.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from mainstem.testing.range_checker.state import (
 
 
 class ModelSteps:
-    """The steps of one world under one set of rules."""
+    """The steps of a model with given bounds and rules."""
 
     def __init__(self, bounds: Bounds, rules: RangeRules) -> None:
         self._bounds = bounds
@@ -44,7 +44,7 @@ class ModelSteps:
         self._context = ModelEnvironment(bounds, rules)
 
     def after(self, state: RangeModelState) -> Iterator[Step]:
-        """Everything that may happen next."""
+        """Every possible next step."""
         for number, writer in enumerate(state.writers):
             if writer.phase == WRITING:
                 yield from self._write(state, number, writer)
@@ -71,7 +71,7 @@ class ModelSteps:
             link = replica.links[number]
             for acked in range(link.acked + 1, link.sent + 1):
                 yield (
-                    f"{name} hears from replica {at} that it holds {acked}",
+                    f"{name} receives from replica {at} that it holds {acked}",
                     self._acknowledged(state, number, writer, at, acked),
                 )
         if self._bounds.active_seals:
@@ -108,7 +108,7 @@ class ModelSteps:
     def _acknowledged(
         self, state: RangeModelState, number: int, writer: Writer, at: int, acked: int
     ) -> RangeModelState:
-        """The writer hears; what enough replicas hold is told to clients in the same step."""
+        """The writer receives an acknowledgement; committed records are acknowledged to clients."""
         replica = state.replicas[at]
         link = replica.links[number]._replace(acked=acked)
         state = with_replica(state, at, linked(replica, number, link))
@@ -141,7 +141,7 @@ class ModelSteps:
     def _asked(
         self, state: RangeModelState, number: int, records: Records, *, hands_over: bool = False
     ) -> RangeModelState:
-        """The request leaves, with the replicas that the writer knows to be done."""
+        """Send the request, with the replicas that the writer knows to be done."""
         writer = state.writers[number]
         replicas = state.replicas
         if self._bounds.drops:
@@ -162,7 +162,7 @@ class ModelSteps:
         return link.acked >= self._committed(state, number)
 
     def _restart(self, state: RangeModelState, number: int, writer: Writer) -> Iterator[Step]:
-        """Broken on purpose: the writer comes back under its old epoch from one replica's log."""
+        """Broken on purpose: the writer restarts in its old epoch with one replica's log."""
         for at, source in enumerate(state.replicas):
             kept = source.held[writer.range_index].log
             if kept != writer.log:
@@ -190,7 +190,7 @@ class ModelSteps:
             )
 
     def _next_range(self, state: RangeModelState, number: int) -> RangeModelState:
-        """Go on in the next range; what was in flight keeps its offsets."""
+        """Continue in the next range; records in flight keep their offsets."""
         writer = state.writers[number]
         index = writer.range_index + 1
         if index == self._bounds.ranges:
@@ -289,7 +289,7 @@ class ModelSteps:
             asked = self._asked(state, number, writer.log)
             asked = with_writer(asked, number, asked.writers[number], phase=SEALING)
             yield f"writer {number + 1} asks to seal at {end} of the range", asked
-        # A source may be gone: as long as nothing was asked, the end may be found anew.
+        # A source may be gone: before a request is sent the end may be determined again.
         again = tuple(linked(r, number, Link()) for r in state.replicas)
         begun = with_writer(state, number, writer, phase=FENCING, log=(), end=0, suspect=False)
-        yield f"writer {number + 1} begins anew", begun._replace(replicas=again)
+        yield f"writer {number + 1} starts recovery again", begun._replace(replicas=again)

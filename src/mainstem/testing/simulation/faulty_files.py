@@ -1,11 +1,11 @@
-"""Disks that fail: the file calls of this process, refused in the folders that have a fault.
+"""Disk faults: makes file calls of this process fail in folders that have a fault.
 
     with FaultyFiles() as files:
         files.begin(folder, FileFault.FULL)      # writes below ``folder`` are refused with ENOSPC
         files.end(folder)
 
-Whoever touches files below a folder meets its faults: what is replaced are the system calls, for
-the whole process and until the ``with`` ends. A folder without a fault costs one test per call.
+Faults affect all code that uses files below a folder: the system calls are replaced for the whole
+process until the ``with`` ends. A folder without a fault costs one test per call.
 """
 
 import errno
@@ -21,9 +21,9 @@ from mainstem.model.records.batch import Buffer
 
 
 class FileFault(Enum):
-    """What is wrong with a disk."""
+    """Kind of a disk fault."""
 
-    FULL = auto()  # a file cannot grow, and none can be made
+    FULL = auto()  # files cannot grow, and none can be created
     NO_DESCRIPTORS = auto()  # nothing can be opened
     READS_FAIL = auto()
     SYNCS_FAIL = auto()
@@ -46,11 +46,11 @@ class FaultyFiles:
         self.refused = dict.fromkeys(FileFault, 0)
 
     def begin(self, folder: Path, fault: FileFault) -> None:
-        """From now on a folder has a fault."""
+        """Start a fault in a folder."""
         self._faults.setdefault(f"{folder}/", set()).add(fault)
 
     def end(self, folder: Path, *faults: FileFault) -> None:
-        """A folder is rid of these faults, or of all."""
+        """End these faults of a folder, or all."""
         found = self._faults.get(f"{folder}/", set())
         found -= set(faults or FileFault)
         if not found:
@@ -61,7 +61,7 @@ class FaultyFiles:
         return fault in self._faults.get(f"{folder}/", ())
 
     def check(self, path: str, fault: FileFault) -> None:
-        """Raise what a call on a path would raise."""
+        """Raise the error that a call on a path gets, if any."""
         below = f"{path}/"
         for folder, has in self._faults.items():
             if fault in has and below.startswith(folder):
@@ -70,18 +70,18 @@ class FaultyFiles:
                 raise OSError(number, os.strerror(number), path)
 
     def _is_anywhere(self, fault: FileFault) -> bool:
-        """Whether some folder has a fault: whose file it is costs a system call to find out."""
+        """Whether any folder has a fault: finding the folder of a file costs a system call."""
         return any(fault in has for has in self._faults.values())
 
     def check_fd(self, fd: int, fault: FileFault) -> None:
-        """Raise what a call on an open file would raise."""
+        """Raise the error that a call on an open file gets, if any."""
         if self._faults and self._is_anywhere(fault):
             self.check(_path_of(fd), fault)
 
     def check_growth(self, fd: int, size: int, position: int | None = None) -> bool:
-        """Whether a write must be cut short; raises when it must not be made at all.
+        """Whether a write must be partial; raises if it must fail.
 
-        A disk that fills up takes the first part of a write and refuses the next.
+        A disk that becomes full accepts the first part of a write and refuses the next.
         """
         if not self._is_anywhere(FileFault.FULL):
             return False
@@ -115,7 +115,7 @@ def _path_of(fd: int) -> str:
 
 @contextmanager
 def replaced(files: FaultyFiles) -> Iterator[None]:
-    """Have the calls of this process meet the faults of ``files``."""
+    """Replace the file calls of this process by ones with the faults of ``files``."""
     calls = _calls(files)
     before = {place: getattr(*place) for place in calls}
     for place, call in calls.items():

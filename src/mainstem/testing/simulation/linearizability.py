@@ -1,11 +1,11 @@
-"""Whether a history of concurrent commands on one object can have happened one after the other.
+"""Linearizability check of a history of concurrent commands on one object.
 
-    start ───────────── end      took effect at one moment between the two; its answer fits
-    start ──────────────────▶    nobody knows the outcome: at any moment after its start, or never
+    start ───────────── end      took effect at one moment between the two; its answer matches
+    start ──────────────────▶    unknown outcome: at any moment after its start, or never
 
 The search is that of Wing and Gong with the cache of Lowe: take any command that may have been the
-next, see whether the object could have answered like that, and go back where it could not. A
-history has few commands that overlap, so few orders are tried; ``STEPS_MAX`` bounds them all.
+next, check whether the object could have given its answer, and backtrack if not. A history has few
+overlapping commands, so few orders are tried; ``STEPS_MAX`` limits them.
 """
 
 import math
@@ -20,13 +20,13 @@ StateT = TypeVar("StateT", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class TimedCommand(Generic[StateT]):
-    """One command: from when to when, and what it does to the object.
+    """One command: its interval, and its effect on the object.
 
     Attributes:
         start: when it was sent.
-        end: when it was answered; ``math.inf``: its outcome is unknown.
-        step: the states that the object can be in afterwards, if it could answer like that.
-        text: what it was, for people.
+        end: when it was answered; ``math.inf`` if its outcome is unknown.
+        step: returns the possible states of the object afterwards; none if it cannot answer so.
+        text: description for messages.
     """
 
     start: float
@@ -41,7 +41,7 @@ class TimedCommand(Generic[StateT]):
 
 
 class Undecided(Exception):
-    """There are more orders than can be tried."""
+    """The history has more orders than can be tried."""
 
 
 def is_linearizable(history: Sequence[TimedCommand[StateT]], state: StateT) -> bool:
@@ -49,10 +49,10 @@ def is_linearizable(history: Sequence[TimedCommand[StateT]], state: StateT) -> b
 
     Args:
         history: all commands on one object.
-        state: what the object was before.
+        state: the initial state of the object.
 
     Raises:
-        Undecided: it is not known.
+        Undecided: the limit of steps was reached.
     """
     commands = sorted(history, key=lambda command: command.start)
     answered = sum(1 << place for place, command in enumerate(commands) if command.is_known)
@@ -74,7 +74,7 @@ def is_linearizable(history: Sequence[TimedCommand[StateT]], state: StateT) -> b
 
 
 def _next(commands: Sequence[TimedCommand[StateT]], done: int) -> list[int]:
-    """The commands that may come next: none that began after another one had been answered."""
+    """The commands that may be next: those that started before any other one was answered."""
     left = [place for place in range(len(commands)) if not done >> place & 1]
     first_end = min(commands[place].end for place in left)
     return [place for place in left if commands[place].start <= first_end]

@@ -1,7 +1,7 @@
-"""A process that runs scenarios ends when the process that started it is gone.
+"""Ends a process that runs scenarios when its parent process has ended.
 
-What tells is a pipe: the parent alone holds the end to write, so that it is closed however the
-parent ended, with ``SIGKILL`` too. That is portable, unlike Linux' ``PR_SET_PDEATHSIG``.
+Detected by a pipe: only the parent holds the write end, so that it is closed however the parent
+ended, even by ``SIGKILL``. That is portable, unlike Linux' ``PR_SET_PDEATHSIG``.
 """
 
 import os
@@ -17,20 +17,20 @@ GRACE_S: Final = 10.0
 
 
 def end_with_pool() -> None:
-    """In a worker of ``multiprocessing``: end when the process of its pool is gone."""
+    """In a worker of ``multiprocessing``: end when the parent of its pool has ended."""
     parent = parent_process()
     assert parent is not None, "a worker has a parent"
     end_with(parent.sentinel)
 
 
 def end_with(pipe: int) -> None:
-    """End this process when the other end of a pipe, which nothing is written to, is closed."""
+    """End this process when the write end of a pipe is closed."""
     Thread(target=_end_when_closed, args=(pipe,), daemon=True).start()
 
 
 def _end_when_closed(pipe: int) -> None:
     wait([pipe])
-    # An interrupt lets the scenario remove its files; a signal also ends a call that waits.
+    # An interrupt lets the scenario remove its files; a signal also ends a blocking call.
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(GRACE_S)
     os._exit(1)

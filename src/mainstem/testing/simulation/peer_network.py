@@ -1,8 +1,8 @@
-"""Nodes of one process that reach each other without sockets: in order, late, or not at all.
+"""Simulated network between nodes of one process: in-order delivery, with delays and losses.
 
-What stands between two nodes can be cut, in one direction or both; what is under way then is lost,
-as it is when a connection ends. What is larger than a frame is not sent. On a virtual loop a course
-of events depends on the seed alone.
+The connection between two nodes can be cut, in one direction or both; messages in flight are then
+lost, as when a connection ends. Messages larger than a frame are not sent. On a virtual loop the
+sequence of events depends only on the seed.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ class PeerNetwork:
     """Connects nodes of one process without sockets.
 
     Args:
-        delay_s: the longest that a message takes.
-        rng: decides how long each takes; None: all take ``delay_s``.
+        delay_s: the longest delay of a message.
+        rng: decides the delay of each; None: all take ``delay_s``.
     """
 
     def __init__(self, delay_s: float = 0.0, rng: Random | None = None) -> None:
@@ -42,41 +42,41 @@ class PeerNetwork:
         self._due: dict[tuple[NodeId, NodeId], float] = {}
 
     def join(self, node: NodeId) -> "NetworkPeers":
-        """How a node, begun just now, reaches the others; what went to its former self is lost."""
+        """Connect a node that has started; messages to its earlier incarnation are lost."""
         peers = self._nodes[node] = NetworkPeers(self, node)
         self._contexts[node] = copy_context()
         return peers
 
     def leave(self, node: NodeId) -> None:
-        """A node is dead."""
+        """Disconnect a node that has ended."""
         self._nodes.pop(node, None)
 
     def cut(self, source: NodeId, target: NodeId) -> None:
-        """Nothing passes from one node to the other any more."""
+        """Drop all messages from one node to another."""
         self._cuts.add((source, target))
 
     def isolate(self, node: NodeId) -> None:
-        """Nothing passes from or to a node any more."""
+        """Drop all messages from and to a node."""
         for other in self._nodes:
             self._cuts |= {(node, other), (other, node)}
 
     def slow_down(self, source: NodeId, target: NodeId, by_s: float) -> None:
-        """Everything from one node to the other takes longer."""
+        """Add a delay to all messages from one node to another."""
         self._slow[source, target] = by_s
 
     def heal(self) -> None:
-        """Everybody reaches everybody at once."""
+        """End all cuts and delays."""
         self._cuts.clear()
         self._slow.clear()
 
     def reaches(self, source: NodeId, target: NodeId) -> bool:
-        """Whether a message may get through now."""
+        """Whether a message can be delivered now."""
         return target in self._nodes and (source, target) not in self._cuts
 
     def carry(
         self, source: NodeId, target: NodeId, deliver: Callable[..., None], *args: object
     ) -> None:
-        """Deliver after a while, in order, if the way is still there and both still live."""
+        """Deliver after a delay, in order, if the connection and both nodes still exist."""
         self.messages += 1
         loop, way, nodes = asyncio.get_running_loop(), (source, target), self._nodes
         delay_s = self.delay_s if self._rng is None else self.delay_s * self._rng.random()
@@ -106,7 +106,7 @@ class PeerNetwork:
 
 
 class NetworkPeers:
-    """One node's side of the network: what ``Peers`` is on sockets."""
+    """One node's side of the network; implements ``Peers`` without sockets."""
 
     def __init__(self, network: PeerNetwork, node: NodeId) -> None:
         self._network = network
@@ -116,22 +116,22 @@ class NetworkPeers:
         self._answering: set[asyncio.Task[None]] = set()
 
     def serve(self, service: PeerService, handler: Handler) -> None:
-        """Answer questions for a service."""
+        """Register the request handler of a service."""
         self._handlers[service] = handler
 
     def on_note(self, service: PeerService, handler: NoteHandler) -> None:
-        """Take notes for a service."""
+        """Register the notification handler of a service."""
         self._note_handlers[service] = handler
 
     def note(self, node: NodeId, service: PeerService, chunks: Sequence[Chunk]) -> bool:
-        """Send a note to a node; False if that is impossible now."""
+        """Send a notification to a node; False if that is impossible now."""
         if not self._network.reaches(self._node, node):
             return False
         body = memoryview(b"".join(chunks))
         if len(body) > self._network.frame_bytes_max:
             self._network.unsent.append(self._too_large(service, body))
             return False
-        # Whoever is there now: if another life of the node is there when it arrives, it is lost.
+        # The current incarnation: if another one runs when the message arrives, it is lost.
         receiver = self._network.peers_of(node)
         self._network.carry(self._node, node, receiver._take_note, self._node, service, body)
         return True
@@ -144,7 +144,7 @@ class NetworkPeers:
     async def ask(
         self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
     ) -> memoryview:
-        """A node's answer."""
+        """Send a request to a node and return its answer."""
         if not self._network.reaches(self._node, node):
             raise Unreachable(f"node {node} cannot be reached")
         body = memoryview(b"".join(chunks))
@@ -188,7 +188,7 @@ class NetworkPeers:
         chunks: Sequence[Chunk] = ()
         try:
             if handler is None:
-                raise Unreachable("nobody serves that here yet")
+                raise Unreachable("no handler is registered for this service yet")
             chunks = await handler(source, body)
         except MainstemError as error:
             refusal = encode_error(error)

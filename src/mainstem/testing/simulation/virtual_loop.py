@@ -1,11 +1,11 @@
-"""An event loop whose time jumps to the next timer instead of passing: for drivers under test.
+"""An event loop whose time jumps to the next timer, for tests of drivers.
 
-Nothing that comes from outside the process is waited for, so sockets and threads do not fit here.
-The loop is small because simulations spend their time in it: one heap of timers, one queue of
-calls, no selector. Timers of the same moment run in the order in which they were set.
+The loop waits for nothing outside the process, so sockets and threads do not work with it. It is
+small because simulations spend their time in it: one heap of timers, one queue of calls, no
+selector. Timers of the same time run in the order in which they were set.
 
 Calls belong to the process that their context names (``PROCESS``), so that several processes can
-be simulated in one loop and any of them can be paused: its calls wait while time goes on.
+be simulated in one loop and any of them can be paused: its calls wait while time passes.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ PROCESS: Final = ContextVar("PROCESS", default=NO_PROCESS)
 
 
 class Call(msgspec.Struct, order=True):
-    """A call that is due: an ``asyncio.TimerHandle`` that no Python code makes or compares."""
+    """A scheduled call: an ``asyncio.TimerHandle`` that no Python code creates or compares."""
 
     due_s: float
-    number: int  # timers of the same moment run in their order
-    callback: Callable[..., object] | None  # None: it is not made
+    number: int  # timers of the same time run in order
+    callback: Callable[..., object] | None  # None: cancelled
     args: tuple[object, ...]
     context: Context
 
     def cancel(self) -> None:
-        """Do not run it; what it refers to can go."""
+        """Cancel the call and release its references."""
         self.callback = None
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Whether it will not be made."""
+        """Whether the call was cancelled."""
         return self.callback is None
 
     def when(self) -> float:
@@ -49,7 +49,7 @@ class Call(msgspec.Struct, order=True):
 class VirtualLoop(asyncio.BaseEventLoop):
     """``asyncio.Runner(loop_factory=VirtualLoop)`` runs a scenario without waiting for it."""
 
-    # Every future asks; a built-in that answers False costs less than a method.
+    # Every future calls it; a built-in that returns False costs less than a method.
     get_debug = staticmethod(bool)
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._paused: dict[int, list[Call]] = {}
 
     def time(self) -> float:
-        """Seconds since the loop was made, as far as timers are concerned."""
+        """Virtual seconds since the loop was created."""
         return self.now_s
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Call:
-        """Call it in the next round."""
+        """Schedule a call for the next iteration."""
         call = Call(0.0, 0, callback, args, copy_context() if context is None else context)
         self._calls.append(call)
         return call
@@ -81,8 +81,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> Call:
-        """Call it after so many seconds."""
-        # As ``call_at``, which would cost a call and a copy of the arguments more.
+        """Schedule a call after that many seconds."""
+        # Like ``call_at``, which would cost another call and a copy of the arguments.
         number = self._number = self._number + 1
         call = Call(
             self.now_s + delay,
@@ -101,22 +101,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> Call:
-        """Call it at that time."""
+        """Schedule a call at that time."""
         number = self._number = self._number + 1
         call = Call(when, number, callback, args, copy_context() if context is None else context)
         heappush(self._due, call)
         return call
 
     def pause(self, process: int) -> None:
-        """Make no calls of a process until it is resumed."""
+        """Run no calls of a process until it is resumed."""
         self._paused.setdefault(process, [])
 
     def resume(self, process: int) -> None:
-        """Make the calls that a paused process has missed, in their order, and go on."""
+        """Run the calls that a paused process has missed, in order, and continue."""
         self._calls.extend(self._paused.pop(process, ()))
 
     def is_paused(self, process: int) -> bool:
-        """Whether a process does not run."""
+        """Whether a process is paused."""
         return process in self._paused
 
     def _is_kept(self, call: Call) -> bool:
@@ -127,13 +127,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return waiting is not None
 
     def _run_once(self) -> None:
-        """Run until somebody stops the loop."""
+        """Run until the loop is stopped."""
         due, calls, paused = self._due, self._calls, self._paused
         while not self._stopping:  # type: ignore[attr-defined]
             if not calls:
                 while due and due[0].callback is None:
                     heappop(due)
-                assert due, "everything waits and nothing will ever happen"
+                assert due, "deadlock: all tasks wait and no timer is set"
                 self.now_s = max(self.now_s, due[0].due_s)
             now_s = self.now_s
             while due and due[0].due_s <= now_s:

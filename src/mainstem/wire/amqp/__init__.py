@@ -1,1 +1,1 @@
-"""AMQP 0.9.1 on the wire: frames, methods, field tables, properties of contents."""
+"""AMQP 0.9.1 on the wire: frames, methods, field tables, content properties."""

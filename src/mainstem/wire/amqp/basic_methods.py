@@ -6,7 +6,7 @@ from mainstem.wire.amqp.method import Arguments, Flag, Long, LongLong, Method, S
 
 
 class BasicQos(Method):
-    """How much may be unsettled."""
+    """Sets the prefetch limit."""
 
     ID = (60, 10)
     NAME = "basic.qos"
@@ -23,7 +23,7 @@ class BasicQosOk(Method):
 
 
 class BasicConsume(Method):
-    """A consumer begins."""
+    """Starts a consumer."""
 
     ID = (60, 20)
     NAME = "basic.consume"
@@ -38,7 +38,7 @@ class BasicConsume(Method):
 
 
 class BasicConsumeOk(Method):
-    """It has, under this name."""
+    """Confirms ``basic.consume`` with the consumer tag."""
 
     ID = (60, 21)
     NAME = "basic.consume-ok"
@@ -46,7 +46,7 @@ class BasicConsumeOk(Method):
 
 
 class BasicCancel(Method):
-    """A consumer ends; from the server: its queue is gone."""
+    """Ends a consumer; from the server: its queue is gone."""
 
     ID = (60, 30)
     NAME = "basic.cancel"
@@ -63,7 +63,7 @@ class BasicCancelOk(Method):
 
 
 class BasicPublish(Method):
-    """A message for an exchange; its content follows."""
+    """Publishes a message to an exchange; its content follows."""
 
     ID = (60, 40)
     NAME = "basic.publish"
@@ -75,7 +75,7 @@ class BasicPublish(Method):
 
 
 class BasicReturn(Method):
-    """A message that reached nobody; its content follows."""
+    """Returns a message that was not routed; its content follows."""
 
     ID = (60, 50)
     NAME = "basic.return"
@@ -86,7 +86,7 @@ class BasicReturn(Method):
 
 
 class BasicDeliver(Method):
-    """A message for a consumer; its content follows."""
+    """Delivers a message to a consumer; its content follows."""
 
     ID = (60, 60)
     NAME = "basic.deliver"
@@ -98,7 +98,7 @@ class BasicDeliver(Method):
 
 
 class BasicGet(Method):
-    """One message, if there is one."""
+    """Requests one message."""
 
     ID = (60, 70)
     NAME = "basic.get"
@@ -108,7 +108,7 @@ class BasicGet(Method):
 
 
 class BasicGetOk(Method):
-    """There is; its content follows."""
+    """Answers ``basic.get`` with a message; its content follows."""
 
     ID = (60, 71)
     NAME = "basic.get-ok"
@@ -128,7 +128,7 @@ class BasicGetEmpty(Method):
 
 
 class BasicAck(Method):
-    """Settled: from a client a delivery, from a server a publish."""
+    """Acknowledges: from a client a delivery, from a server a publish."""
 
     ID = (60, 80)
     NAME = "basic.ack"
@@ -137,7 +137,7 @@ class BasicAck(Method):
 
 
 class BasicReject(Method):
-    """A delivery that is not taken."""
+    """Rejects a delivery."""
 
     ID = (60, 90)
     NAME = "basic.reject"
@@ -146,7 +146,7 @@ class BasicReject(Method):
 
 
 class BasicRecoverAsync(Method):
-    """All unsettled deliveries come again; without an answer."""
+    """Requests redelivery of all unsettled messages, without a response."""
 
     ID = (60, 100)
     NAME = "basic.recover-async"
@@ -154,7 +154,7 @@ class BasicRecoverAsync(Method):
 
 
 class BasicRecover(Method):
-    """All unsettled deliveries come again."""
+    """Requests redelivery of all unsettled messages."""
 
     ID = (60, 110)
     NAME = "basic.recover"
@@ -169,7 +169,7 @@ class BasicRecoverOk(Method):
 
 
 class BasicNack(Method):
-    """Deliveries that are not taken; from a server publishes that were refused."""
+    """Rejects deliveries; from a server: publishes that were refused."""
 
     ID = (60, 120)
     NAME = "basic.nack"
@@ -179,7 +179,7 @@ class BasicNack(Method):
 
 
 class ConfirmSelect(Method):
-    """Publishes are to be confirmed."""
+    """Enables publisher confirms."""
 
     ID = (85, 10)
     NAME = "confirm.select"
@@ -194,7 +194,7 @@ class ConfirmSelectOk(Method):
 
 
 class TxSelect(Method):
-    """Publishes and acknowledgements are to wait for a commit."""
+    """Makes publishes and acknowledgements wait for a commit."""
 
     ID = (90, 10)
     NAME = "tx.select"
@@ -208,7 +208,7 @@ class TxSelectOk(Method):
 
 
 class TxCommit(Method):
-    """All that waits counts."""
+    """Commits the transaction."""
 
     ID = (90, 20)
     NAME = "tx.commit"
@@ -222,7 +222,7 @@ class TxCommitOk(Method):
 
 
 class TxRollback(Method):
-    """All that waits is forgotten."""
+    """Rolls the transaction back."""
 
     ID = (90, 30)
     NAME = "tx.rollback"

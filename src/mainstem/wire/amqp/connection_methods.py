@@ -15,7 +15,7 @@ from mainstem.wire.amqp.method import (
 
 
 class ConnectionStart(Method):
-    """The server's first word."""
+    """The server's first method: versions, properties and mechanisms."""
 
     ID = (10, 10)
     NAME = "connection.start"
@@ -27,7 +27,7 @@ class ConnectionStart(Method):
 
 
 class ConnectionStartOk(Method):
-    """The client chooses a mechanism and begins to log in."""
+    """The client chooses a mechanism and starts to log in."""
 
     ID = (10, 11)
     NAME = "connection.start-ok"
@@ -54,7 +54,7 @@ class ConnectionSecureOk(Method):
 
 
 class ConnectionTune(Method):
-    """What the server would like."""
+    """The limits that the server proposes."""
 
     ID = (10, 30)
     NAME = "connection.tune"
@@ -84,7 +84,7 @@ class ConnectionOpen(Method):
 
 
 class ConnectionOpenOk(Method):
-    """It may work there."""
+    """Confirms ``connection.open``."""
 
     ID = (10, 41)
     NAME = "connection.open-ok"
@@ -92,7 +92,7 @@ class ConnectionOpenOk(Method):
 
 
 class ConnectionClose(Method):
-    """The end, with a reason."""
+    """Closes the connection, with a reason."""
 
     ID = (10, 50)
     NAME = "connection.close"
@@ -103,14 +103,14 @@ class ConnectionClose(Method):
 
 
 class ConnectionCloseOk(Method):
-    """The end was heard."""
+    """Confirms ``connection.close``."""
 
     ID = (10, 51)
     NAME = "connection.close-ok"
 
 
 class ConnectionBlocked(Method):
-    """Publishers are not read for now."""
+    """The server stops reading from publishers for now."""
 
     ID = (10, 60)
     NAME = "connection.blocked"
@@ -118,7 +118,7 @@ class ConnectionBlocked(Method):
 
 
 class ConnectionUnblocked(Method):
-    """They are again."""
+    """The server reads from publishers again."""
 
     ID = (10, 61)
     NAME = "connection.unblocked"
@@ -141,7 +141,7 @@ class ConnectionUpdateSecretOk(Method):
 
 
 class ChannelOpen(Method):
-    """A channel begins."""
+    """Opens a channel."""
 
     ID = (20, 10)
     NAME = "channel.open"
@@ -149,7 +149,7 @@ class ChannelOpen(Method):
 
 
 class ChannelOpenOk(Method):
-    """It may be used."""
+    """Confirms ``channel.open``."""
 
     ID = (20, 11)
     NAME = "channel.open-ok"
@@ -157,7 +157,7 @@ class ChannelOpenOk(Method):
 
 
 class ChannelFlow(Method):
-    """Deliveries stop or go on."""
+    """Pauses or resumes deliveries."""
 
     ID = (20, 20)
     NAME = "channel.flow"
@@ -173,7 +173,7 @@ class ChannelFlowOk(Method):
 
 
 class ChannelClose(Method):
-    """The end of a channel, with a reason."""
+    """Closes a channel, with a reason."""
 
     ID = (20, 40)
     NAME = "channel.close"
@@ -184,7 +184,7 @@ class ChannelClose(Method):
 
 
 class ChannelCloseOk(Method):
-    """The end was heard."""
+    """Confirms ``channel.close``."""
 
     ID = (20, 41)
     NAME = "channel.close-ok"

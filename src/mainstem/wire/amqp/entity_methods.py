@@ -6,7 +6,7 @@ from mainstem.wire.amqp.method import Arguments, Flag, Long, Method, Short, Shor
 
 
 class ExchangeDeclare(Method):
-    """An exchange is to be there."""
+    """Declares an exchange."""
 
     ID = (40, 10)
     NAME = "exchange.declare"
@@ -29,7 +29,7 @@ class ExchangeDeclareOk(Method):
 
 
 class ExchangeDelete(Method):
-    """An exchange is to go."""
+    """Deletes an exchange."""
 
     ID = (40, 20)
     NAME = "exchange.delete"
@@ -47,7 +47,7 @@ class ExchangeDeleteOk(Method):
 
 
 class ExchangeBind(Method):
-    """One exchange is to lead to another."""
+    """Binds an exchange to another exchange."""
 
     ID = (40, 30)
     NAME = "exchange.bind"
@@ -67,7 +67,7 @@ class ExchangeBindOk(Method):
 
 
 class ExchangeUnbind(Method):
-    """It is to do so no longer."""
+    """Deletes a binding between exchanges."""
 
     ID = (40, 40)
     NAME = "exchange.unbind"
@@ -80,14 +80,14 @@ class ExchangeUnbind(Method):
 
 
 class ExchangeUnbindOk(Method):
-    """It does not; the number follows RabbitMQ, not the order of the others."""
+    """Confirms ``exchange.unbind``; its number is RabbitMQ's, out of the usual order."""
 
     ID = (40, 51)
     NAME = "exchange.unbind-ok"
 
 
 class QueueDeclare(Method):
-    """A queue is to be there."""
+    """Declares a queue."""
 
     ID = (50, 10)
     NAME = "queue.declare"
@@ -102,7 +102,7 @@ class QueueDeclare(Method):
 
 
 class QueueDeclareOk(Method):
-    """It is, under this name."""
+    """Confirms ``queue.declare`` with the name of the queue."""
 
     ID = (50, 11)
     NAME = "queue.declare-ok"
@@ -112,7 +112,7 @@ class QueueDeclareOk(Method):
 
 
 class QueueBind(Method):
-    """An exchange is to lead to a queue."""
+    """Binds a queue to an exchange."""
 
     ID = (50, 20)
     NAME = "queue.bind"
@@ -132,7 +132,7 @@ class QueueBindOk(Method):
 
 
 class QueuePurge(Method):
-    """A queue is to be emptied."""
+    """Purges a queue."""
 
     ID = (50, 30)
     NAME = "queue.purge"
@@ -150,7 +150,7 @@ class QueuePurgeOk(Method):
 
 
 class QueueDelete(Method):
-    """A queue is to go."""
+    """Deletes a queue."""
 
     ID = (50, 40)
     NAME = "queue.delete"
@@ -170,7 +170,7 @@ class QueueDeleteOk(Method):
 
 
 class QueueUnbind(Method):
-    """An exchange is to lead to a queue no longer."""
+    """Deletes a binding of a queue."""
 
     ID = (50, 50)
     NAME = "queue.unbind"

@@ -1,12 +1,12 @@
 """The values that AMQP 0.9.1 puts into methods, properties and field tables.
 
-Tables are read with every type that RabbitMQ knows and written with the smallest one that RabbitMQ
-and its clients agree on. Reading is bounded: by the bytes that are there, by ``DEPTH_MAX`` for
-tables within tables. Whatever does not fit raises ``Malformed``, nothing else.
+Tables are read with every type that RabbitMQ supports and written with the smallest one that
+RabbitMQ and its clients agree on. Reading is bounded: by the bytes received, and by ``DEPTH_MAX``
+for nested tables. Invalid input raises ``Malformed``, nothing else.
 
 | tag | value | tag | value |
 |---|---|---|---|
-| t | flag | S | text; bytes if it is no UTF-8 |
+| t | flag | S | text; bytes if not UTF-8 |
 | b B s u I i l L | numbers of 8, 16, 32, 64 bits | x | bytes |
 | f d | floats | T | ``Timestamp``, seconds since 1970 |
 | D | decimal | A F V | list, table, nothing |
@@ -25,11 +25,11 @@ Table = dict[str, Any]
 
 
 class Malformed(Exception):
-    """Bytes that are no AMQP, or a value that AMQP cannot carry."""
+    """Bytes that are not AMQP, or a value that AMQP cannot carry."""
 
 
 class Timestamp(int):
-    """Seconds since 1970; a number of its own kind, so that it is written as it was read."""
+    """Seconds since 1970; a type of its own, so that it is written as it was read."""
 
 
 class Long(int):
@@ -37,7 +37,7 @@ class Long(int):
 
 
 class Encoded(bytes):
-    """A value of a table as it came, its type before it: written again it is the same."""
+    """The raw bytes of a table value, with its type, so that it is written unchanged."""
 
 
 _I8 = struct.Struct(">b")
@@ -77,7 +77,7 @@ def read_long_bytes(buf: Buffer, at: int, until: int) -> tuple[bytes, int]:
 
 
 def read_table(buf: Buffer, at: int, until: int, depth: int = 0) -> tuple[Table, int]:
-    """A field table; of a name that comes twice the last value counts."""
+    """A field table; the last value of a repeated name is used."""
     at, end = _span(buf, at, until, depth)
     table: Table = {}
     while at < end:
@@ -87,7 +87,7 @@ def read_table(buf: Buffer, at: int, until: int, depth: int = 0) -> tuple[Table,
 
 
 def read_encoded_table(buf: Buffer, at: int, until: int) -> tuple[dict[str, Encoded], int]:
-    """A field table whose values are left as they came."""
+    """A field table whose values stay encoded."""
     at, end = _span(buf, at, until, 0)
     table: dict[str, Encoded] = {}
     while at < end:
@@ -186,7 +186,7 @@ def short_text(text: str) -> bytes:
     """Text of up to 255 bytes with its length."""
     raw = text.encode()
     if len(raw) > SHORT_TEXT_BYTES_MAX:
-        raise Malformed(f"{len(raw)} bytes where AMQP has room for {SHORT_TEXT_BYTES_MAX}")
+        raise Malformed(f"{len(raw)} bytes exceed AMQP's limit of {SHORT_TEXT_BYTES_MAX}")
     return bytes((len(raw),)) + raw
 
 
@@ -199,7 +199,7 @@ def table_bytes(table: Mapping[str, Any], depth: int = 0) -> bytes:
     """A field table as bytes.
 
     Raises:
-        Malformed: a value is of a kind that AMQP does not have, or too large for it.
+        Malformed: AMQP does not have the type of a value, or a value is too large.
     """
     if depth > DEPTH_MAX:
         raise Malformed(f"tables are nested more than {DEPTH_MAX} deep")
@@ -219,7 +219,7 @@ def _value_bytes(value: Any, depth: int) -> bytes:
         return b"F" + table_bytes(value, depth + 1)
     if isinstance(value, Sequence):
         return b"A" + long_bytes(b"".join(_value_bytes(each, depth + 1) for each in value))
-    raise Malformed(f"AMQP has no {type(value).__name__}")
+    raise Malformed(f"AMQP has no type for {type(value).__name__}")
 
 
 def _int_bytes(value: int) -> bytes:
@@ -235,13 +235,13 @@ def _timestamp_bytes(value: int) -> bytes:
     try:
         return b"T" + _U64.pack(value)
     except struct.error:
-        raise Malformed(f"{value} is no time") from None
+        raise Malformed(f"{value} is not a valid time") from None
 
 
 def _decimal_bytes(value: Decimal) -> bytes:
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise Malformed(f"{value} is no number")
+        raise Malformed(f"{value} is not a valid number")
     scale = max(0, -exponent)
     try:
         return b"D" + bytes((scale,)) + _I32.pack(int(value.scaleb(scale)))

@@ -5,7 +5,7 @@
     │  1   │    2    │   4    │ length  │  1   │
     └──────┴─────────┴────────┴─────────┴──────┘
 
-A message is a method frame, a header frame and as many body frames as its size takes.
+A message is a method frame, a header frame and as many body frames as its size requires.
 """
 
 import struct
@@ -45,7 +45,7 @@ def content_frames(
 ) -> bytes:
     """A method with content: its own frame, the header's and those of the body.
 
-    ``properties`` begins with its flags; ``frame_max`` 0 is no limit.
+    ``properties`` starts with its flags; ``frame_max`` 0 is no limit.
     """
     size = len(body)
     head = (
@@ -70,5 +70,5 @@ def content_frames(
 def deliver_payload(
     consumer_tag: bytes, delivery_tag: int, exchange: bytes, key: bytes, *, redelivered: bool
 ) -> bytes:
-    """The payload of ``basic.deliver``; the texts have their lengths before them already."""
+    """The payload of ``basic.deliver``; the texts are already length-prefixed."""
     return _DELIVER + consumer_tag + _TAG_AND_FLAG(delivery_tag, redelivered) + exchange + key

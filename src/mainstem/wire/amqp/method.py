@@ -1,7 +1,7 @@
-"""What a method of AMQP is: fields in their order on the wire, each with its kind.
+"""Definition of AMQP methods: fields in their order on the wire, each with its type.
 
-The codec is made from such classes (``method_codec``): the annotation of a field says how it is
-written. Neighbouring flags share a byte. Fields called ``reserved`` have no meaning any more.
+The codec is made from such classes (``method_codec``): the annotation of a field defines how it is
+written. Adjacent flags share a byte. Fields called ``reserved`` no longer have a meaning.
 """
 
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,7 @@
 """Methods to bytes and back, by plans made from the annotations of their classes.
 
 A payload is a class and a number of 16 bits each, then the fields. Unknown flags of a byte are
-ignored; bytes behind the last field are not: a peer that sends them speaks something else.
+ignored; bytes after the last field are an error.
 """
 
 import struct
@@ -45,7 +45,7 @@ class UnknownMethod(Malformed):
     """No method has these numbers."""
 
     def __init__(self, numbers: tuple[int, int]) -> None:
-        super().__init__(f"there is no method {numbers[1]} of class {numbers[0]}")
+        super().__init__(f"class {numbers[0]} has no method {numbers[1]}")
         self.numbers = numbers
 
 
@@ -75,8 +75,8 @@ def decode_method(buf: Buffer, start: int, until: int) -> Method:
     """The method in a payload.
 
     Raises:
-        Malformed: the bytes are none.
-        UnknownMethod: its numbers are not known.
+        Malformed: the bytes are not a method.
+        UnknownMethod: its numbers are unknown.
     """
     numbers = method_numbers(buf, start, until)
     plan = _PLANS.get(numbers)
@@ -97,7 +97,7 @@ def decode_method(buf: Buffer, start: int, until: int) -> Method:
         bit = 0
         fields[name], at = _read(kind, buf, at, until)
     if at != until:
-        raise Malformed(f"{until - at} bytes too many behind {METHODS[numbers].NAME}")
+        raise Malformed(f"{until - at} extra bytes after {METHODS[numbers].NAME}")
     return METHODS[numbers](**fields)
 
 

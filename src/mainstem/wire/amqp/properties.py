@@ -1,6 +1,6 @@
-"""The properties of a content: a word of flags, then the values that it announces.
+"""Content properties: a word of flags, then the values of the flags that are set.
 
-Of a message the bytes are kept as they came; they are read where somebody has to know more.
+The encoded properties of a message are kept; they are decoded only where their values are needed.
 """
 
 import struct
@@ -24,7 +24,7 @@ _U64 = struct.Struct(">Q")
 
 
 class Properties(Struct, kw_only=True):
-    """What a message says about itself; None where it says nothing."""
+    """The properties of a message; None where a property is absent."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -42,7 +42,7 @@ class Properties(Struct, kw_only=True):
     cluster_id: str | None = None
 
 
-# The first field has the highest bit; the lowest of a word says that another word follows.
+# The first field has the highest bit; the lowest bit means that another word follows.
 _FIELDS: Final = tuple(
     (1 << 15 - place, name) for place, name in enumerate(Properties.__struct_fields__)
 )
@@ -56,11 +56,11 @@ def decode_properties(
 ) -> Properties:
     """The properties in ``buf[start:until]``.
 
-    With ``headers_encoded`` the values of the headers are left as they came, for those who write
-    the properties again: numbers keep the types that clients gave them.
+    With ``headers_encoded`` the values of the headers stay encoded, for callers that write the
+    properties again: numbers keep the types that clients gave them.
 
     Raises:
-        Malformed: the bytes are none.
+        Malformed: the bytes are not properties.
     """
     if until - start < 2:
         raise Malformed("a content without property flags")
@@ -77,7 +77,7 @@ def decode_properties(
                 value, at = _read(name, buf, at, until)
             setattr(found, name, value)
     if at != until:
-        raise Malformed(f"{until - at} bytes too many behind the properties")
+        raise Malformed(f"{until - at} extra bytes after the properties")
     return found
 
 

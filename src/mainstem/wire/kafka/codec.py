@@ -1,8 +1,8 @@
 """Kafka messages to bytes and back, for every client-facing API and version of the table.
 
-Encoders and decoders are compiled on first use of a (key, version, direction) and kept. Peers'
-bytes may be anything: a decoder either returns a message that ended within its bytes or raises
-``Malformed``; nothing else escapes and memory stays in proportion to the bytes received.
+Encoders and decoders are compiled on first use of a (key, version, direction) and cached. Input is
+untrusted: a decoder either returns a message that ended within its bytes or raises ``Malformed``,
+nothing else, and memory stays proportional to the bytes received.
 
 ``records`` fields decode to a memoryview into the input and encode as one chunk of their own; all
 other bytes around them are joined.
@@ -68,7 +68,7 @@ _response_encoders: dict[tuple[int, int], Encoder] = {}
 _data_decoders: dict[tuple[str, int], Decoder] = {}
 _data_encoders: dict[tuple[str, int], Encoder] = {}
 
-# What reading strange bytes can raise inside a generated decoder.
+# What invalid bytes can raise inside a generated decoder.
 _DECODE_ERRORS = (IndexError, struct.error, UnicodeDecodeError)
 # What a wrong value can raise inside a generated encoder.
 _ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
@@ -82,7 +82,7 @@ def decode_request(api_key: int, version: int, buf: Buffer, start: int, until: i
     message, position = _decode(decoder, buf, start, until, REQUEST_ELEMENTS_MAX)
     if position > until:
         raise _of_another_length(start, position, until)
-    # Bytes after the last field pass, as with Kafka: librdkafka writes some null arrays that way.
+    # Bytes after the last field are accepted, as in Kafka: librdkafka writes some null arrays so.
     return message
 
 
@@ -154,8 +154,8 @@ def decode_request_header(
 ) -> tuple[int, int, int, str | None, int]:
     """Decodes a request header: key, version, correlation id, client id, start of the body.
 
-    An unknown key is read with the header that all keys share, so that the caller can answer; of an
-    unknown version of a known key the newest header is assumed.
+    An unknown key is read with the header that all keys share, so that the caller can respond; for
+    an unknown version of a known key the newest header is assumed.
     """
     try:
         api_key, version, correlation_id, length = _HEADER.unpack_from(buf, start)
@@ -197,14 +197,14 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0, or 1 for flexible versions; ApiVersions stays at 0 so that anybody can read it."""
+    """0, or 1 for flexible versions; ApiVersions stays at 0 so that any client can read it."""
     if api_key == API_VERSIONS_KEY:
         return 0
     return 1 if version >= FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE) else 0
 
 
 def encode_data(name: str, version: int, message: Any) -> bytes:
-    """Encodes a message that travels inside another, with its version in front."""
+    """Encodes a message that is embedded in another, prefixed by its version."""
     encoder = _data_encoders.get((name, version))
     if encoder is None:
         encoder = _data_encoders[name, version] = compile_encoder(load_data(name, version))
@@ -217,7 +217,7 @@ def encode_data(name: str, version: int, message: Any) -> bytes:
 
 
 def decode_data(name: str, version_max: int, buf: Buffer) -> tuple[int, Any]:
-    """Decodes a message that travels inside another: its version and the message.
+    """Decodes a message that is embedded in another: its version and the message.
 
     A newer version than ``version_max`` is read as that one, as Kafka's consumers do: later
     versions only append fields.
@@ -244,7 +244,7 @@ def decode_data(name: str, version_max: int, buf: Buffer) -> tuple[int, Any]:
 
 
 def prepare(api_key: int, version: int) -> None:
-    """Makes a client's half of an API ready now, for processes that are forked later."""
+    """Compiles the client's half of an API now, for processes that are forked later."""
     _compile_encoder(api_key, version, is_request=True)
     _compile_decoder(api_key, version, is_request=False)
 
@@ -291,7 +291,7 @@ def _with_head(head: bytes, chunks: list[Chunk]) -> list[Chunk]:
 
 
 def _skip_tags(buf: Buffer, position: int, until: int) -> int:
-    """Skips the tagged section of a header; headers have no tags that we read."""
+    """Skips the tagged section of a header; no header tags are used."""
     count = buf[position]
     position += 1
     if count == 0:

@@ -1,10 +1,10 @@
 """Compiles the decoder of one message version: one flat function, no recursion, no dispatch.
 
-The function takes (buffer, position, end, elements_max) and returns (message, position). Running
-past ``end`` is found by the caller, who compares the final position with the end: positions only
-grow, so a field that reads beyond its message leaves the position beyond it too. Whatever has a
-length is checked before it is sliced, and an array's count before its first element: the elements
-cannot be more than the bytes left allow, nor more than ``elements_max`` over the whole message.
+The function takes (buffer, position, end, elements_max) and returns (message, position). Reading
+past ``end`` is detected by the caller, which compares the final position with the end: positions
+only grow, so a field that reads beyond its message leaves the position beyond it too. Lengths are
+checked before slicing, and the count of an array before its first element: the elements cannot be
+more than the bytes left allow, nor more than ``elements_max`` over the whole message.
 
 Names in the generated code: b buffer, m its memoryview, p position, q end of a slice, E end,
 n a count, k elements so far, K their limit.

@@ -1,8 +1,8 @@
 """Compiles the encoder of one message version: one flat function that returns chunks.
 
 Everything between two ``records`` values is joined into one piece of bytes; a records value stays
-its own chunk whatever it is, as long as it has a length, so that a slice of a file can travel
-through untouched.
+its own chunk whatever it is, as long as it has a length, so that a slice of a file can be
+passed through unchanged.
 
 Names in the generated code: w appends to the pieces out, chunks are the finished ones, n a count.
 """

@@ -1,6 +1,6 @@
-"""What generated codecs stand on: varints, errors and the bounds of a message.
+"""Runtime of the generated codecs: varints, errors and the limits of a message.
 
-Promises: reading never allocates from a number the peer claimed, and a varint has at most 5 bytes.
+Guarantees: reading never allocates by a number that the peer sent; a varint has at most 5 bytes.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ Buffer = bytes | bytearray | memoryview
 
 # Array elements and tagged fields together, over the whole message. An element can cost some
 # hundred bytes of memory for 3 bytes on the wire, so the frame limit alone would not bound memory.
-# Responses are read by our own client from a node it chose, and a metadata answer lists every
+# Responses are read by our own client from a node it chose, and a metadata response lists every
 # replica of every partition.
 REQUEST_ELEMENTS_MAX: Final = 1 << 19
 RESPONSE_ELEMENTS_MAX: Final = 1 << 23
@@ -40,7 +40,7 @@ def encode_uvarint(number: int) -> bytes:
 
 
 def decode_uvarint(buf: Buffer, position: int) -> tuple[int, int]:
-    """Decodes an unsigned varint of at most 5 bytes: the number and the position behind it."""
+    """Decodes an unsigned varint of at most 5 bytes: the number and the position after it."""
     number = shift = 0
     while True:
         byte = buf[position]

@@ -1,6 +1,6 @@
-"""Draws arbitrary valid messages of a plan, for property tests, the fuzzer and benchmarks.
+"""Generates random valid messages of a plan, for property tests, the fuzzer and benchmarks.
 
-Chance is passed in (``random.Random`` fits), so a seed names a message for ever.
+The random source is passed in (such as ``random.Random``), so a seed determines the message.
 """
 
 from typing import Any, Protocol
@@ -33,7 +33,7 @@ class Chance(Protocol):
 
 
 def draw_message(plan: StructPlan, chance: Chance) -> Any:
-    """A message with every field of this version drawn and all others at their defaults."""
+    """A message with random values in the fields of this version and defaults in all others."""
     return plan.cls(
         **{field.name: _draw(field, chance) for field in plan.fields if field.is_present}
     )

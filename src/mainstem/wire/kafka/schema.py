@@ -1,7 +1,7 @@
 """One version of one message, resolved from the schema table.
 
-The table stores each field once with its version ranges; a ``StructPlan`` says what one version
-holds. The compilers of ``decoder`` and ``encoder`` walk it once and emit flat code.
+The table stores each field once with its version ranges; a ``StructPlan`` lists the fields of one
+version. The compilers of ``decoder`` and ``encoder`` walk it once and emit flat code.
 """
 
 import importlib
@@ -53,7 +53,7 @@ class StructPlan(NamedTuple):
 
     @property
     def ordinary(self) -> list[FieldPlan]:
-        """The fields that stand in order on the wire."""
+        """The untagged fields, in the order of the wire format."""
         return [field for field in self.fields if field.is_present and field.tag < 0]
 
     @property
@@ -64,13 +64,13 @@ class StructPlan(NamedTuple):
 
 
 def load_api(api_key: int, version: int, *, is_request: bool) -> StructPlan:
-    """The plan of a request or response; ``LookupError`` when the table does not know it."""
+    """The plan of a request or response; ``LookupError`` if it is not in the table."""
     row = APIS[api_key]
     return _load(row, row[5] if is_request else row[6], version)
 
 
 def load_data(name: str, version: int) -> StructPlan:
-    """The plan of a message that travels inside others; ``LookupError`` when unknown."""
+    """The plan of a message that is embedded in others; ``LookupError`` if unknown."""
     row = DATA[name]
     return _load(row, row[5], version)
 

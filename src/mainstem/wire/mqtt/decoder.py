@@ -3,7 +3,7 @@
     head, size = frame_at(buffer, start, until)    how long the next packet is
     packet = decode(first_byte, body, version)
 
-CONNECT says which version the others of its connection have.
+CONNECT determines the version of all later packets of its connection.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _FLAGS: Final = {Kind.PUBREL: 2, Kind.SUBSCRIBE: 2, Kind.UNSUBSCRIBE: 2}
 
 
 def frame_at(data: bytearray | bytes, start: int, until: int) -> tuple[int, int] | None:
-    """(bytes of head, bytes of body) of the packet at ``start``; None where too few are there."""
+    """(bytes of header, bytes of body) of the packet at ``start``; None if it is incomplete."""
     value = 0
     for place in range(4):
         at = start + 1 + place
@@ -49,16 +49,16 @@ def frame_at(data: bytearray | bytes, start: int, until: int) -> tuple[int, int]
         value |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
             if place and not byte:
-                raise Malformed("a length is written longer than it need be")
+                raise Malformed("a length is not in its shortest form")
             return 2 + place, value
     raise Malformed("a length of more than four bytes")
 
 
 def decode(first: int, body: bytes, version: int) -> Packet:
-    """The packet whose first byte and body these are.
+    """Decodes a packet from its first byte and body.
 
     Raises:
-        Malformed: they are not one.
+        Malformed: the bytes are not a valid packet.
     """
     number, flags = first >> 4, first & 0x0F
     if number == Kind.PUBLISH:
@@ -124,12 +124,12 @@ def _connect(_: Kind, reader: Reader, _version: int) -> Connect:
     keep_alive_s = reader.two()
     properties = _properties(reader, Kind.CONNECT, version)
     if "authentication_data" in properties and "authentication_method" not in properties:
-        raise Violation("data of an authentication without its method")
+        raise Violation("authentication data without a method")
     client_id = reader.text()
     will = _will(reader, flags, version)
     has_name, has_password = flags & 0x80, flags & 0x40
     if has_password and not has_name and version < V5:
-        raise Malformed("a password without a name")
+        raise Malformed("a password without a user name")
     return Connect(
         version=version,
         client_id=client_id,
@@ -146,14 +146,14 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
     qos = flags >> 3 & 3
     if not flags & 4:
         if flags & 0x38:
-            raise Malformed("flags of a will without a will")
+            raise Malformed("will flags without a will")
         return None
     if qos == 3:
         raise Malformed("QoS 3 does not exist")
     properties = _properties(reader, WILL, version)
     topic = reader.text()
     if not is_topic_name(topic):
-        raise Malformed("the topic of a will is not a name", Reason.TOPIC_NAME_INVALID)
+        raise Malformed("the topic of a will is not a topic name", Reason.TOPIC_NAME_INVALID)
     return Will(topic, reader.binary(), qos, bool(flags & 0x20), properties)
 
 

@@ -1,4 +1,4 @@
-"""Packets to bytes; what the version of a connection cannot say is left out."""
+"""Packets to bytes; fields that the version of a connection lacks are omitted."""
 
 from collections.abc import Callable
 from typing import Any, Final

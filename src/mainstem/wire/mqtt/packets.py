@@ -1,6 +1,6 @@
 """The packets of MQTT as values, the same for 3.1.1 and 5.
 
-What 3.1.1 cannot say is left at its default when such a packet is read, and left out when one is
+Fields that 3.1.1 lacks have their default when such a packet is read, and are omitted when one is
 written. Properties are dictionaries as ``properties`` describes them.
 """
 
@@ -12,7 +12,7 @@ from mainstem.wire.mqtt.reasons import Reason
 
 
 class Will(Struct, frozen=True):
-    """What is to be published when a client goes without a word."""
+    """The message to publish when a client disconnects unexpectedly."""
 
     topic: str
     payload: bytes
@@ -22,7 +22,7 @@ class Will(Struct, frozen=True):
 
 
 class Connect(Struct, frozen=True, kw_only=True):
-    """A client introduces itself."""
+    """Opens a session: client id, login and will."""
 
     version: int = V3_1_1
     client_id: str = ""
@@ -35,7 +35,7 @@ class Connect(Struct, frozen=True, kw_only=True):
 
 
 class Connack(Struct, frozen=True):
-    """The answer to it."""
+    """The response to CONNECT."""
 
     reason: int = Reason.SUCCESS
     session_present: bool = False
@@ -43,7 +43,7 @@ class Connack(Struct, frozen=True):
 
 
 class Publish(Struct, frozen=True):
-    """A message; without a topic where an alias stands for it."""
+    """A message; without a topic if it has a topic alias."""
 
     topic: str
     payload: bytes
@@ -55,7 +55,7 @@ class Publish(Struct, frozen=True):
 
 
 class Ack(Struct, frozen=True):
-    """PUBACK, PUBREC, PUBREL or PUBCOMP, as ``kind`` says."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP, by ``kind``."""
 
     kind: Kind
     packet_id: int
@@ -64,7 +64,7 @@ class Ack(Struct, frozen=True):
 
 
 class Subscription(Struct, frozen=True):
-    """One filter and how messages that fit it are sent."""
+    """One topic filter and its subscription options."""
 
     filter: str
     qos: int = 0
@@ -74,7 +74,7 @@ class Subscription(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Filters that a client wants from now on."""
+    """Subscribes to topic filters."""
 
     packet_id: int
     subscriptions: tuple[Subscription, ...]
@@ -82,7 +82,7 @@ class Subscribe(Struct, frozen=True):
 
 
 class Suback(Struct, frozen=True):
-    """What became of each filter."""
+    """The result for each filter."""
 
     packet_id: int
     reasons: tuple[int, ...]
@@ -90,7 +90,7 @@ class Suback(Struct, frozen=True):
 
 
 class Unsubscribe(Struct, frozen=True):
-    """Filters that a client wants no more."""
+    """Unsubscribes from topic filters."""
 
     packet_id: int
     filters: tuple[str, ...]
@@ -98,7 +98,7 @@ class Unsubscribe(Struct, frozen=True):
 
 
 class Unsuback(Struct, frozen=True):
-    """What became of each filter; 3.1.1 does not say."""
+    """The result for each filter; 3.1.1 has none."""
 
     packet_id: int
     reasons: tuple[int, ...] = ()
@@ -106,22 +106,22 @@ class Unsuback(Struct, frozen=True):
 
 
 class Pingreq(Struct, frozen=True):
-    """A client is alive."""
+    """Keep-alive request of a client."""
 
 
 class Pingresp(Struct, frozen=True):
-    """So is the server."""
+    """The response to a keep-alive request."""
 
 
 class Disconnect(Struct, frozen=True):
-    """One side goes, and says why."""
+    """One side disconnects, with a reason."""
 
     reason: int = Reason.SUCCESS
     properties: Properties = field(default_factory=dict)
 
 
 class Auth(Struct, frozen=True):
-    """A step of an exchange that shows who somebody is."""
+    """One step of an authentication exchange."""
 
     reason: int = Reason.SUCCESS
     properties: Properties = field(default_factory=dict)

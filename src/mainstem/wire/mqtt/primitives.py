@@ -1,15 +1,15 @@
-"""The few kinds of value that MQTT packets are made of, read strictly and written plainly.
+"""The data types of MQTT packets, decoded strictly.
 
-    byte · two and four bytes, big end first · a length in 1 to 4 bytes of seven bits
+    byte · two and four bytes, big-endian · a length in 1 to 4 bytes of seven bits
     text: two bytes of length, UTF-8 without NUL and surrogates · data: the same, any bytes
 
-Promises: whatever the bytes, a ``Reader`` gives a sound value or raises ``Malformed``; it never
-reads beyond its packet and never reserves memory on the word of a length.
+Guarantees: for any bytes, a ``Reader`` returns a valid value or raises ``Malformed``; it never
+reads beyond its packet and never allocates memory by a length that was not checked.
 """
 
 from typing import Final
 
-LENGTH_MAX: Final = 268_435_455  # what four bytes of seven bits can say
+LENGTH_MAX: Final = 268_435_455  # the largest number in four bytes of seven bits
 TEXT_BYTES_MAX: Final = 65_535
 
 
@@ -23,14 +23,14 @@ class Malformed(Exception):
 
 
 class Violation(Malformed):
-    """A packet that can be read but is not allowed."""
+    """A well-formed packet that breaks a protocol rule."""
 
     def __init__(self, cause: str, reason: int = 0x82) -> None:
         super().__init__(cause, reason)
 
 
 class Reader:
-    """A place in the body of one packet."""
+    """Reads values from the body of one packet."""
 
     __slots__ = ("at", "data", "until")
 
@@ -68,7 +68,7 @@ class Reader:
             value |= (byte & 0x7F) << (7 * place)
             if not byte & 0x80:
                 if place and not byte:
-                    raise Malformed("a length is written longer than it need be")
+                    raise Malformed("a length is not in its shortest form")
                 return value
         raise Malformed("a length of more than four bytes")
 
@@ -85,11 +85,11 @@ class Reader:
         return self.take(self.left)
 
     def binary(self) -> bytes:
-        """Data with its length in front."""
+        """Length-prefixed data."""
         return self.take(self.two())
 
     def text(self) -> str:
-        """UTF-8 with its length in front."""
+        """Length-prefixed UTF-8."""
         data = self.take(self.two())
         try:
             found = data.decode()
@@ -100,13 +100,13 @@ class Reader:
         return found
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raises if bytes are left."""
         if self.at != self.until:
-            raise Malformed(f"{self.until - self.at} bytes too many in a packet")
+            raise Malformed(f"{self.until - self.at} extra bytes in a packet")
 
 
 def write_length(out: bytearray, value: int) -> None:
-    """A number in as few bytes of seven bits as it takes."""
+    """A number in as few bytes of seven bits as possible."""
     assert 0 <= value <= LENGTH_MAX, "checked where packets are made"
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -115,11 +115,11 @@ def write_length(out: bytearray, value: int) -> None:
 
 
 def write_binary(out: bytearray, data: bytes) -> None:
-    """Data with its length in front."""
+    """Length-prefixed data."""
     out += len(data).to_bytes(2)
     out += data
 
 
 def write_text(out: bytearray, text: str) -> None:
-    """UTF-8 with its length in front."""
+    """Length-prefixed UTF-8."""
     write_binary(out, text.encode())

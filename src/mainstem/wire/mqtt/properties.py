@@ -1,4 +1,4 @@
-"""The properties of MQTT 5: one table says what each is, where it may stand and how often.
+"""The properties of MQTT 5: one table with the type, the packets and the repeatability of each.
 
 A set of properties is a plain ``dict`` from the names below to values; ``user_properties`` is a
 tuple of pairs and ``subscription_identifiers`` a tuple of numbers, since these may be repeated.
@@ -113,7 +113,7 @@ _BY_NAME: Final = {row.name: row for row in TABLE}
 
 
 def read_properties(reader: Reader, packet: int) -> Properties:
-    """The properties at the reader's place; what is not said is not in the dictionary."""
+    """Decodes properties at the reader's position; absent ones are not in the dictionary."""
     size = reader.length()
     if not size:
         return {}
@@ -137,7 +137,7 @@ def _read_one(reader: Reader, packet: int, found: Properties) -> None:
     if row is None:
         raise Malformed(f"property {number} is not known")
     if packet not in row.packets:
-        raise Malformed(f"{row.name} may not stand in this packet")
+        raise Malformed(f"{row.name} is not allowed in this packet")
     value = row.form.read(reader)
     if (row.least or row.most is not None) and not _fits(row, value):
         raise Violation(f"{row.name} cannot be {value}")
@@ -145,10 +145,10 @@ def _read_one(reader: Reader, packet: int, found: Properties) -> None:
         many = found.setdefault(row.name, [])
         once = packet == Kind.SUBSCRIBE and row.name == SUBSCRIPTION_IDS
         if len(many) >= (1 if once else USER_PROPERTIES_MAX):
-            raise Violation(f"{row.name} stands too often in a packet")
+            raise Violation(f"{row.name} is repeated too often in a packet")
         many.append(value)
     elif row.name in found:
-        raise Violation(f"{row.name} stands twice in a packet")
+        raise Violation(f"{row.name} is repeated in a packet")
     else:
         found[row.name] = value
 
@@ -158,7 +158,7 @@ def _fits(row: Property, value: int) -> bool:
 
 
 def write_properties(out: bytearray, properties: Properties) -> None:
-    """The properties with their length in front."""
+    """Length-prefixed properties."""
     if not properties:
         out.append(0)
         return

@@ -1,11 +1,11 @@
-"""Reason codes of MQTT 5, and what 3.1.1 says in their place."""
+"""Reason codes of MQTT 5, and the corresponding return codes of 3.1.1."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class Reason(IntEnum):
-    """Why something was done or refused; from 0x80 on it is a refusal."""
+    """Reason codes; from 0x80 on they are errors."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -75,10 +75,10 @@ _OF_OLD: Final = (
 
 
 def old_connect_code(reason: int) -> int:
-    """What CONNACK of 3.1.1 says for a reason of 5."""
+    """The return code of a 3.1.1 CONNACK for a reason code of MQTT 5."""
     return _OLD_CONNACK.get(Reason(reason), _OLD_UNAVAILABLE)
 
 
 def reason_of_old(code: int) -> Reason | None:
-    """What a code in CONNACK of 3.1.1 means; None where it does not exist."""
+    """The reason code for the return code of a 3.1.1 CONNACK; None if it does not exist."""
     return _OF_OLD[code] if code < len(_OF_OLD) else None

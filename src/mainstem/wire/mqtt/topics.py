@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from mainstem.wire.mqtt.primitives import TEXT_BYTES_MAX
 
 SHARE: Final = "$share/"
-LEVELS_MAX: Final = 256  # a walk through them takes time for each
+LEVELS_MAX: Final = 256  # matching time grows with the levels
 REMEMBERED_MAX: Final = 4_096
 
 
@@ -37,9 +37,9 @@ _known: dict[bytes, str] = {}
 
 
 def topic_name(data: bytes) -> str | None:
-    """The topic name that bytes are; None where they are none.
+    """Decodes a topic name; None if it is invalid.
 
-    Asked for every message, mostly about the same few names: those are remembered.
+    Called for every message, mostly with the same few names: the results are cached.
     """
     found = _known.get(data)
     if found is None:
@@ -58,7 +58,7 @@ def topic_name(data: bytes) -> str | None:
 
 
 def is_filter(text: str) -> bool:
-    """Whether that can be subscribed to, leaving out what shared filters have in front."""
+    """Whether a topic filter is valid, without the prefix of shared filters."""
     if not text or "\0" in text or text.count("/") >= LEVELS_MAX:
         return False
     if len(text.encode()) > TEXT_BYTES_MAX:
@@ -74,7 +74,7 @@ def is_filter(text: str) -> bool:
 
 
 def shared_filter(text: str) -> SharedFilter | None:
-    """The parts of a shared filter; None where it is an ordinary one, or is not legal."""
+    """The parts of a shared filter; None if it is an ordinary one, or invalid."""
     if not text.startswith(SHARE):
         return None
     group, slash, inner = text[len(SHARE) :].partition("/")
@@ -84,14 +84,14 @@ def shared_filter(text: str) -> SharedFilter | None:
 
 
 def is_subscribable(text: str) -> bool:
-    """Whether a client may subscribe to that, shared or not."""
+    """Whether a topic filter is valid, shared or not."""
     if text.startswith(SHARE):
         return shared_filter(text) is not None
     return is_filter(text)
 
 
 def fits(filter_text: str, topic: str) -> bool:
-    """Whether a filter fits a topic: the plain rule, for few filters at a time."""
+    """Whether a filter matches a topic; one by one, for few filters."""
     if topic.startswith("$") and filter_text[0] in "+#":
         return False
     wanted, levels = filter_text.split("/"), topic.split("/")

@@ -1,1 +1,1 @@
-"""The native protocol on the wire: frames and words."""
+"""The native protocol on the wire: frames, requests and responses."""

@@ -1,4 +1,4 @@
-"""What a node says: answers, which bear the number of the question, and news, which bear 0."""
+"""Messages of a node: responses, with the number of the request, and notifications, with 0."""
 
 from typing import Any, Final
 
@@ -8,13 +8,13 @@ from mainstem.wire.native.words import Error, Ok, WireMessage, WireQueueSettings
 
 
 class Challenge(Word):
-    """The login goes on."""
+    """A SASL challenge."""
 
     data: bytes
 
 
 class Connected(Word):
-    """The client is in; what holds on this connection."""
+    """Completes the login, with the parameters of the connection."""
 
     version: int
     server: str = ""
@@ -24,7 +24,7 @@ class Connected(Word):
     compression: str = "none"
     frame_bytes_max: int = 0
     heartbeat_ms: int = 0
-    data: bytes = b""  # the last word of the login, where the mechanism has one
+    data: bytes = b""  # the final message of the mechanism, if it has one
 
 
 class Pong(Word):
@@ -32,14 +32,14 @@ class Pong(Word):
 
 
 class Refused(Struct, omit_defaults=True, frozen=True):
-    """A message of a publish that was not stored, by its place."""
+    """A message of a publish that was not stored, by its index."""
 
     place: int
     error: Error
 
 
 class Published(Word):
-    """How many messages are stored, which reached no queue, and which were refused."""
+    """How many messages are stored, which were routed to no queue, and which were refused."""
 
     stored: int
     unrouted: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Published(Word):
 
 
 class WireDelivery(Struct, omit_defaults=True, kw_only=True, gc=False):
-    """One message in the client's hands, settled by its number."""
+    """One delivery, settled by its number."""
 
     number: int
     message: WireMessage
@@ -65,34 +65,34 @@ class Deliver(Word):
 
 
 class Ended(Word):
-    """A subscription is over, not by the client's doing."""
+    """The node ended a subscription."""
 
     subscription: int
     error: Error | None = None
 
 
 class Flow(Word):
-    """Whether to publish: false asks to wait."""
+    """Flow control of publishes: false asks the client to wait."""
 
     publish: bool
 
 
 class Goodbye(Word):
-    """The node ends the connection: finish what is in hand within ``grace_ms``, come again."""
+    """The node closes the connection: settle deliveries within ``grace_ms``, then reconnect."""
 
     error: Error
     grace_ms: int = 0
 
 
 class Got(Word):
-    """The answer to a get; ``left`` is how many are ready still."""
+    """The response to a get; ``left`` is how many are still ready."""
 
     delivery: WireDelivery | None = None
     left: int = 0
 
 
 class QueueStatus(Word):
-    """A queue as its declaration finds it."""
+    """The response to a declaration of a queue."""
 
     name: str
     messages: int = 0
@@ -101,13 +101,13 @@ class QueueStatus(Word):
 
 
 class Counted(Word):
-    """How many messages."""
+    """A number of messages."""
 
     messages: int
 
 
 class QueueInfo(Struct, omit_defaults=True, kw_only=True):
-    """A queue as it is."""
+    """The state of a queue."""
 
     name: str
     ready: int = 0
@@ -126,7 +126,7 @@ class QueueList(Word):
 
 
 class BrowsedMessage(Struct, omit_defaults=True, kw_only=True):
-    """A message where it stands: ready, delayed, unsettled or dying."""
+    """A message and its state: ready, delayed, unsettled or being dead-lettered."""
 
     sequence: int
     message: WireMessage
@@ -143,7 +143,7 @@ class BrowsedList(Word):
 
 
 class ExchangeInfo(Struct, omit_defaults=True, kw_only=True):
-    """An exchange as it is."""
+    """The settings of an exchange."""
 
     name: str
     kind: str
@@ -162,7 +162,7 @@ class ExchangeList(Word):
 
 
 class BindingInfo(Struct, omit_defaults=True, kw_only=True):
-    """A binding as it is."""
+    """A binding."""
 
     exchange: str
     to: str
@@ -178,7 +178,7 @@ class BindingList(Word):
 
 
 class WireTopic(Struct, omit_defaults=True, kw_only=True):
-    """A topic as it is."""
+    """A topic."""
 
     name: str
     partitions: int
@@ -192,14 +192,14 @@ class TopicList(Word):
 
 
 class Place(Struct, omit_defaults=True, frozen=True, kw_only=True):
-    """Where a message was stored."""
+    """Partition and offset of a stored message."""
 
     partition: int
     offset: int
 
 
 class Appended(Word):
-    """Where each message was stored, in the order of the messages."""
+    """Partition and offset of each message, in the order of the messages."""
 
     places: list[Place]
 
@@ -212,7 +212,7 @@ class WireRecord(Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 class Records(Word):
-    """Records, the offset to go on from, and where the partition begins and ends."""
+    """Records, the offset to continue from, and the start and end of the partition."""
 
     records: list[WireRecord]
     next_offset: int
@@ -247,5 +247,5 @@ _reader: Final = WordReader(Answer)
 
 
 def read_answer(body: Any) -> Any:
-    """What a node said; ``NotAWord`` where that is not understood."""
+    """Decodes a message of a node; raises ``NotAWord`` if it is invalid."""
     return _reader.read(body)

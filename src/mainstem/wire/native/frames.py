@@ -3,9 +3,9 @@
     u32 length │ u8 flags │ u32 correlation │ body          numbers are big-endian
                 └────────── length bytes ─────────┘
 
-The lowest two bits of the flags name the compression of the body, all others are 0. A compressed
-body begins with its plain length as u32, so that a reader knows what it is in for before it unpacks
-anything: nothing ever unpacks to more than the frame limit that both sides agreed on.
+The lowest two bits of the flags are the compression of the body, all others are 0. A compressed
+body starts with its uncompressed length as u32, so that a reader can check it before decompressing:
+nothing decompresses to more than the frame limit that both sides agreed on.
 """
 
 import zlib
@@ -26,11 +26,10 @@ COMPRESSIONS: Final = {"none": NONE, "gzip": GZIP, "brotli": BROTLI}
 HEAD: Final = Layout(">IBI")
 HEAD_BYTES: Final = HEAD.size
 LENGTH_BYTES: Final = 4
-# What the length counts besides the body.
+# The part of the length that is not body.
 COUNTED_BYTES: Final = HEAD_BYTES - LENGTH_BYTES
 LOGIN_FRAME_BYTES_MAX: Final = 4 * KIB
 FRAME_BYTES_MAX: Final = 16 * MIB
-CORRELATION_MAX: Final = 2**32 - 1
 
 _COMPRESSED_BYTES_MIN: Final = 1 * KIB
 _PLAIN_LENGTH: Final = Layout(">I")
@@ -43,11 +42,11 @@ _pack_head = HEAD.pack
 
 
 class Malformed(Exception):
-    """These bytes are no frame; what follows them cannot be understood either."""
+    """The bytes are not a frame; the connection cannot continue."""
 
 
 def frame(correlation: int, body: bytes, compression: int = NONE) -> bytes:
-    """A whole frame; the body is compressed where that was agreed on and makes it smaller."""
+    """A whole frame; the body is compressed if that was agreed on and makes it smaller."""
     flags = NONE
     if compression and len(body) >= _COMPRESSED_BYTES_MIN:
         packed = _compressed(compression, body)
@@ -57,9 +56,9 @@ def frame(correlation: int, body: bytes, compression: int = NONE) -> bytes:
 
 
 def check_length(length: int, limit_bytes: int) -> None:
-    """Refuse a length before a byte is kept for it."""
+    """Raises on an invalid length before memory is allocated for it."""
     if length < COUNTED_BYTES:
-        raise Malformed(f"a frame of length {length} has no head")
+        raise Malformed(f"a frame of length {length} has no header")
     if length > limit_bytes:
         raise Malformed(f"a frame of {length} bytes, {limit_bytes} are allowed")
 
@@ -72,13 +71,13 @@ def plain_body(flags: int, body: Any, compression: int, limit_bytes: int) -> Any
     """
     codec = flags & _CODEC_BITS
     if flags != codec:
-        raise Malformed(f"flags {flags:#x} are not known")
+        raise Malformed(f"flags {flags:#x} are unknown")
     if codec == NONE:
         return body
     if codec != compression:
         raise Malformed(f"compression {codec} was not agreed on")
     if len(body) < _PLAIN_LENGTH.size:
-        raise Malformed("a compressed body without its plain length")
+        raise Malformed("a compressed body without its uncompressed length")
     [size] = _PLAIN_LENGTH.unpack_from(body)
     if size > limit_bytes:
         raise Malformed(f"a body of {size} bytes, {limit_bytes} are allowed")
@@ -101,7 +100,7 @@ def _unpacked(codec: int, body: Any, size: int) -> bytes:
         except zlib.error as error:
             raise Malformed(f"gzip: {error}") from None
         if len(plain) != size or not unpacker.eof or unpacker.unused_data:
-            raise Malformed("gzip: not the length that was said")
+            raise Malformed("gzip: not the declared length")
         return plain
     buffer = bytearray(size)
     try:
@@ -109,5 +108,5 @@ def _unpacked(codec: int, body: Any, size: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise Malformed(f"brotli: {error}") from None
     if found != size:
-        raise Malformed("brotli: not the length that was said")
+        raise Malformed("brotli: not the declared length")
     return bytes(buffer)

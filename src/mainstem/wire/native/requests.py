@@ -1,7 +1,7 @@
-"""What a client says.
+"""Messages of a client.
 
-Its number, the correlation of the frame, is in the answer. A word with the number 0 is not
-answered, unless it is refused.
+The correlation number of the frame is repeated in the response. A request with the number 0 has no
+response, unless it is refused.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -26,7 +26,7 @@ Conditions = Annotated[dict[str, bytes | None], Meta(max_length=64)]
 
 
 class Connect(Word):
-    """The first word: which version, who, and how frames may be compressed."""
+    """The first request: version, login and supported compressions."""
 
     version: Count = 1
     client: str = ""
@@ -38,17 +38,17 @@ class Connect(Word):
 
 
 class Respond(Word):
-    """The answer to a challenge."""
+    """The response to a challenge."""
 
     data: bytes
 
 
 class Ping(Word):
-    """Checks that the node answers."""
+    """Checks that the node responds."""
 
 
 class Publish(Word):
-    """Messages for an exchange, or with its default for the queue that ``key`` names."""
+    """Publishes messages to an exchange, or by default to the queue that ``key`` names."""
 
     messages: Messages
     exchange: str = ""
@@ -57,7 +57,7 @@ class Publish(Word):
 
 
 class Subscribe(Word):
-    """Deliver messages of a queue under a number that the client chooses."""
+    """Subscribes to a queue, under a number that the client chooses."""
 
     subscription: Id
     queue: str
@@ -72,35 +72,35 @@ class Subscribe(Word):
 
 
 class Credit(Word):
-    """So many more messages, for a subscription that counts credit."""
+    """Grants credit to a subscription that uses it."""
 
     subscription: Id
     messages: Count
 
 
 class Unsubscribe(Word):
-    """Deliver no more. What was delivered returns, unless ``keep`` says that it will be settled."""
+    """Ends a subscription. Unsettled deliveries return to the queue, unless ``keep`` is set."""
 
     subscription: Id
     keep: bool = False
 
 
 class Get(Word):
-    """One message, if one is ready; it is settled under subscription 0."""
+    """Gets one message, if one is ready; it is settled under subscription 0."""
 
     queue: str
     no_ack: bool = False
 
 
 class Ack(Word):
-    """Done with these deliveries."""
+    """Acknowledges deliveries."""
 
     subscription: Id
     numbers: Numbers
 
 
 class Nack(Word):
-    """These go back: after a failed try, or untried."""
+    """Returns deliveries to the queue, after a failed attempt or unprocessed."""
 
     subscription: Id
     numbers: Numbers
@@ -109,7 +109,7 @@ class Nack(Word):
 
 
 class Reject(Word):
-    """These are not to be tried again: dead letters, where the queue has a place for them."""
+    """Rejects deliveries: they become dead letters if the queue has a dead letter exchange."""
 
     subscription: Id
     numbers: Numbers
@@ -117,7 +117,7 @@ class Reject(Word):
 
 
 class DeclareQueue(Word):
-    """Let a queue be there; ``passive`` only asks."""
+    """Declares a queue; ``passive`` only checks that it exists."""
 
     name: str
     settings: WireQueueSettings = WireQueueSettings()
@@ -127,7 +127,7 @@ class DeclareQueue(Word):
 
 
 class DeleteQueue(Word):
-    """Take a queue away."""
+    """Deletes a queue."""
 
     name: str
     if_unused: bool = False
@@ -135,13 +135,13 @@ class DeleteQueue(Word):
 
 
 class PurgeQueue(Word):
-    """Drop what is in nobody's hands."""
+    """Drops all messages of a queue that are not being delivered."""
 
     name: str
 
 
 class ListQueues(Word):
-    """Every queue of the namespace."""
+    """Lists the queues of the namespace."""
 
 
 class DescribeQueue(Word):
@@ -151,7 +151,7 @@ class DescribeQueue(Word):
 
 
 class BrowseQueue(Word):
-    """Messages where they stand, from a sequence on."""
+    """Browses messages from a sequence number on."""
 
     name: str
     start: Count = 0
@@ -159,7 +159,7 @@ class BrowseQueue(Word):
 
 
 class MoveMessages(Word):
-    """Publish ready messages of a queue elsewhere; without ``to``, dead letters go back."""
+    """Moves ready messages to another queue; without ``to``, dead letters go to their origin."""
 
     name: str
     to: str | None = None
@@ -167,7 +167,7 @@ class MoveMessages(Word):
 
 
 class DeclareExchange(Word):
-    """Let an exchange be there; ``shared`` takes a topic of that name over."""
+    """Declares an exchange; ``shared`` uses an existing topic of that name."""
 
     name: str
     kind: str = "direct"
@@ -181,18 +181,18 @@ class DeclareExchange(Word):
 
 
 class DeleteExchange(Word):
-    """Take an exchange away."""
+    """Deletes an exchange."""
 
     name: str
     if_unused: bool = False
 
 
 class ListExchanges(Word):
-    """Every exchange of the namespace."""
+    """Lists the exchanges of the namespace."""
 
 
 class Bind(Word):
-    """Let messages of an exchange go to a queue or, with ``to_exchange``, to another exchange."""
+    """Binds a queue or, with ``to_exchange``, another exchange to an exchange."""
 
     exchange: str
     to: str
@@ -212,11 +212,11 @@ class Unbind(Word):
 
 
 class ListBindings(Word):
-    """Every binding of the namespace."""
+    """Lists the bindings of the namespace."""
 
 
 class CreateTopic(Word):
-    """A new topic; -1 is what the node does without a number."""
+    """Creates a topic; -1 is the node's default."""
 
     name: str
     partitions: int = -1
@@ -225,7 +225,7 @@ class CreateTopic(Word):
 
 
 class DeleteTopic(Word):
-    """A topic and its records go."""
+    """Deletes a topic and its records."""
 
     name: str
 
@@ -235,7 +235,7 @@ class ListTopics(Word):
 
 
 class Append(Word):
-    """Messages for a topic; without a partition each key has its own, as with Kafka's clients."""
+    """Appends messages to a topic; without a partition the key selects it, as in Kafka."""
 
     topic: str
     messages: Messages
@@ -244,7 +244,7 @@ class Append(Word):
 
 
 class Read(Word):
-    """Records of a partition from an offset on; waits for the first one if asked to."""
+    """Reads records of a partition from an offset on; optionally waits for the first one."""
 
     topic: str
     partition: Id = 0
@@ -290,5 +290,5 @@ _reader: Final = WordReader(Request)
 
 
 def read_request(body: Any) -> Any:
-    """What a client said; ``NotAWord`` where that is not understood."""
+    """Decodes a message of a client; raises ``NotAWord`` if it is invalid."""
     return _reader.read(body)

@@ -1,8 +1,8 @@
-"""What both sides of the native protocol share: messages, errors, and how words are written.
+"""Types that both sides of the native protocol share, and their encoding.
 
-A body is one msgpack map; ``type`` says which word it is, all other fields have names. Fields that
-are absent have their default, fields that are not known are skipped: newer sides can say more to
-older ones. Times are milliseconds since 1970, spans milliseconds.
+A body is one msgpack map; ``type`` is the type of the message. Absent fields have their default,
+unknown fields are skipped, so that newer sides can send more to older ones. Times are milliseconds
+since 1970, durations milliseconds.
 """
 
 from typing import Annotated, Any, Final, TypeVar
@@ -25,7 +25,7 @@ Numbers = Annotated[list[Count], Meta(max_length=NUMBERS_PER_FRAME_MAX)]
 
 
 class NotAWord(Exception):
-    """The body of a frame is not understood; the frames after it may well be."""
+    """The body of a frame is invalid; the frames after it may be valid."""
 
 
 def kebab(name: str) -> str:
@@ -38,7 +38,7 @@ class Word(Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_only=True
 
 
 class WireMessage(Struct, omit_defaults=True, kw_only=True, gc=False):
-    """A message. ``ttl_ms`` and ``delay_ms`` are for publishers, and begin when it is stored."""
+    """A message. ``ttl_ms`` and ``delay_ms`` are for publishers, and count from its storage."""
 
     value: bytes | None = None
     key: bytes | None = None
@@ -58,7 +58,7 @@ Messages = Annotated[list[WireMessage], Meta(min_length=1, max_length=MESSAGES_P
 
 
 class Error(Word):
-    """Why something was not done: code, cause, the object concerned, and what helps."""
+    """Why a request failed: code, cause, object and remedy."""
 
     code: str
     cause: str = ""
@@ -72,7 +72,7 @@ class Ok(Word):
 
 
 class WireQueueSettings(Struct, omit_defaults=True, frozen=True, kw_only=True):
-    """What a declaration says about a queue; what is left out is as ``preset`` has it."""
+    """Settings in the declaration of a queue; absent ones are those of ``preset``."""
 
     mode: str | None = None
     durable: bool | None = None
@@ -100,16 +100,16 @@ encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class WordReader:
-    """Reads one side's words. ``words`` is a union of them."""
+    """Decodes the messages of one side; ``words`` is a union of their types."""
 
     def __init__(self, words: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(words)
 
     def read(self, body: Any) -> Any:
-        """The word that a body is.
+        """Decodes a body.
 
         Raises:
-            NotAWord: it is none, or a field is wrong.
+            NotAWord: the type is unknown, or a field is invalid.
         """
         try:
             return self._decoder.decode(body)

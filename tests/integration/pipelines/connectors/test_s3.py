@@ -144,13 +144,13 @@ def test_an_unknown_bucket_is_named_and_keys_are_not(bucket: Bucket, server: S3S
         lambda: wrong.create("a", b""),
         lambda: wrong.read("a"),
     ):
-        with pytest.raises(InvalidRequest, match="there is no bucket no-such-bucket"):
+        with pytest.raises(InvalidRequest, match="bucket no-such-bucket does not exist"):
             attempt()
 
 
 def test_the_digits_of_a_port_are_no_status(bucket: Bucket) -> None:
     error = OSError("http://127.0.0.1:40371/a: 404 Not Found: NoSuchBucket")
-    assert "there is no bucket" in str(bucket.refusal(error, "a"))
+    assert "does not exist" in str(bucket.refusal(error, "a"))
 
 
 def test_a_missing_library_is_an_error_that_names_the_extra(

@@ -127,7 +127,7 @@ def test_sql_sees_declared_columns_and_the_parts_of_the_record(spark: SparkSessi
     for out, value in ((odd, values[2]), (longer, values[3])):
         assert not isinstance(out, str)
         assert out.text == value
-        assert "does not fit the schema" in (out.error or "")
+        assert "does not match the schema" in (out.error or "")
 
 
 def test_sql_without_a_schema_sees_a_map_of_variants(spark: SparkSession) -> None:

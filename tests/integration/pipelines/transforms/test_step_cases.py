@@ -54,8 +54,8 @@ MALFORMED: list[tuple[str | bytes | None, Any]] = [
     ("null", Dead("not a JSON object")),
     ('{"s":1,"s":2}', Dead("twice")),
     ('{"a":{"s":1,"s":2}}', Dead("twice")),
-    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"g":2}', Dead("a field is there twice")),
-    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"b":2}', Dead("a field is there twice")),
+    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"g":2}', Dead("a field occurs twice")),
+    ('{"s":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"b":2}', Dead("a field occurs twice")),
     (b'{"s":"\xff"}', Dead("UTF-8")),
     ('{"s":1,"n":1e999}', Dead("range of a double")),
 ]
@@ -174,7 +174,7 @@ SHAPES = [
         [
             ('{"a":{"x":1,"k":2},"b":3}', '{"a":{"k":2,"q":{"r":3}},"top":1}'),
             ('{"b":3}', '{"a":{"q":{"r":3}}}'),
-            ('{"a":5,"b":3}', Dead("no object")),
+            ('{"a":5,"b":3}', Dead("not an object")),
             ('{"a":5}', '{"a":5}'),
         ],
     ),
@@ -207,7 +207,7 @@ SHAPES = [
             ('{"a":0,"q":1}', '{"a":[1,{"k":null}],"q":1,"b":{"c":"x"},"t":"t"}'),
             ('{"b":{"z":1}}', '{"b":{"c":"x","z":1},"a":[1,{"k":null}],"t":"t"}'),
             ('{"b":null}', '{"b":{"c":"x"},"a":[1,{"k":null}],"t":"t"}'),
-            ('{"b":5}', Dead("no object")),
+            ('{"b":5}', Dead("not an object")),
             (None, None),
         ],
     ),

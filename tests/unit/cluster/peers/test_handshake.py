@@ -191,12 +191,12 @@ def test_no_node_knows_more_secrets_than_it_can_prove() -> None:
 @pytest.mark.parametrize("versions", [Versions(1, 1), OURS])
 def test_who_does_not_know_the_secret_is_refused_by_either_side(versions: Versions) -> None:
     dialler, listener = side("dialler", [OTHER], versions=versions), side("listener")
-    with pytest.raises(Corrupt, match="node 2 does not know the cluster's secret"):
+    with pytest.raises(Corrupt, match="node 2 does not have the cluster's secret"):
         introduce(dialler, listener)
 
     stubborn = side("listener")
     stubborn.on_message(dialler.hello)
-    with pytest.raises(Corrupt, match="node 1 does not know the cluster's secret"):
+    with pytest.raises(Corrupt, match="node 1 does not have the cluster's secret"):
         stubborn.on_message(encode([b"\0" * 32]))
     assert not stubborn.is_proved
 
@@ -221,7 +221,7 @@ def test_a_proof_cannot_be_sent_back_or_used_again(versions: Versions) -> None:
     [
         (side("dialler", cluster="another").hello, "cluster 'another'"),
         (changed(side("dialler").hello, nonce=b"short"), "nonce"),
-        (changed(side("dialler").hello, node=5), "node 5 answers where node 1"),
+        (changed(side("dialler").hello, node=5), "node 5 answered at the address of node 1"),
         (b"GET / HTTP/1.1", "not a handshake"),
         (encode([1, "c"]), "not a handshake"),
         (side("dialler").hello.replace(b"\xa1c", b"\xa1\xff"), "not a handshake"),

@@ -195,7 +195,7 @@ async def test_between_machines_nobody_can_read_what_nodes_say(
         link = await linked()
         await link.ask(b"the salary of the director")
         await link.close()
-        return link.relay.seen
+        return bytes(link.relay.seen)
 
     assert b"the salary of the director" in await seen_on_the_wire()  # on one machine
     monkeypatch.setattr(connection_transport, "_is_local", lambda _: False)

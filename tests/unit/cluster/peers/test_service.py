@@ -119,7 +119,7 @@ async def test_a_refusal_is_raised_where_it_was_asked_for() -> None:
     second.serve(PeerService.RANGES, refuse)
     with pytest.raises(Fenced, match="somebody newer"):
         await first.ask(TWO, PeerService.RANGES, [], timeout_s=20)
-    with pytest.raises(Unavailable, match="nobody serves"):  # a node that has just begun
+    with pytest.raises(Unavailable, match="is not served here yet"):  # a node that has just begun
         await first.ask(TWO, PeerService.CATALOGUE, [], timeout_s=20)
     await cluster.close()
 
@@ -179,10 +179,10 @@ async def test_what_is_too_large_is_refused_by_its_sender_and_the_connection_sta
     await first.ask(TWO, PeerService.LEASES, [], timeout_s=20)
     connection = first._line(TWO).current
     assert not first.note(TWO, PeerService.RANGES, [b"head", large])
-    with pytest.raises(InvalidRequest, match="more than the 67108864") as found:
+    with pytest.raises(InvalidRequest, match="the limit of 67108864") as found:
         await first.ask(TWO, PeerService.REQUESTS, [large], timeout_s=20)
     assert found.value.code is ErrorCode.RECORD_TOO_LARGE
-    with pytest.raises(InvalidRequest, match="more than the 67108864"):
+    with pytest.raises(InvalidRequest, match="the limit of 67108864"):
         await first.ask(TWO, PeerService.GROUPS, [], timeout_s=20)
     assert first.note(TWO, PeerService.RANGES, [large[:-1]])  # the largest that is allowed
     assert bytes(await first.ask(TWO, PeerService.LEASES, [b"x"], timeout_s=20)) == b"1 x"
@@ -311,9 +311,9 @@ async def test_another_node_at_the_address_is_not_taken_for_the_right_one() -> N
     first = await cluster.add(ONE)
     await cluster.add(TWO)
     cluster.addresses[NodeId(3)] = cluster.addresses[TWO]
-    with pytest.raises(Corrupt, match="node 2 answers where node 3 should be"):
+    with pytest.raises(Corrupt, match="node 2 answered at the address of node 3"):
         await first.ask(NodeId(3), PeerService.CATALOGUE, [], timeout_s=20)
-    with pytest.raises(Unavailable, match="nobody knows where node 9 is"):
+    with pytest.raises(Unavailable, match="the address of node 9 is not known"):
         await first.ask(NodeId(9), PeerService.CATALOGUE, [], timeout_s=20)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

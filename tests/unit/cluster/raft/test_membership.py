@@ -163,7 +163,7 @@ def test_removing_a_voter_commits_what_only_waited_for_it() -> None:
 @pytest.mark.parametrize("change", [remove(ONE), add_learner(ONE)])
 def test_a_leader_does_not_remove_itself_but_hands_over(change: ConfChange) -> None:
     story = leading()
-    with pytest.raises(NotLeader, match="handed over first") as refused:
+    with pytest.raises(NotLeader, match="transferred first") as refused:
         story.core.propose_change(change, story.now_s)
     assert refused.value.leader == TWO
     assert kinds(story.work()) == [(M.MsgTimeoutNow, TWO)]

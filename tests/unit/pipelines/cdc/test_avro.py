@@ -176,6 +176,6 @@ def test_a_schema_registry_is_refused_with_the_reason(connector: str, place: str
     )
     with pytest.raises(Problems) as refused:
         read_text(text, {})
-    told = [each for each in refused.value.problems if "no schema registry yet" in each.message]
+    told = [each for each in refused.value.problems if "registry is not supported" in each.message]
     assert [each.path.rpartition(".")[2] for each in told] == ["schema_registry_url"]
     assert "single-object" in told[0].remedy

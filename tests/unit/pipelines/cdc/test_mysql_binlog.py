@@ -81,7 +81,7 @@ def test_events_that_would_hide_changes_are_refused(kind: int) -> None:
 
 
 def test_rows_of_a_table_that_was_never_described_are_corrupt() -> None:
-    with pytest.raises(Corrupt, match="never described"):
+    with pytest.raises(Corrupt, match="no table map event"):
         list(decoder().decode(inserted()))
 
 
@@ -89,7 +89,7 @@ def test_a_row_that_is_longer_than_its_event_is_corrupt() -> None:
     told = decoder()
     list(told.decode(described()))
 
-    with pytest.raises(Corrupt, match="longer"):
+    with pytest.raises(Corrupt, match="exceeds"):
         list(told.decode(inserted(rows=b"\0\xff\xff\xff\xff\x09ab")))
 
 

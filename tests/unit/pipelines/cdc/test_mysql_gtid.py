@@ -71,7 +71,7 @@ def test_names_with_tags_are_refused_with_the_remedy() -> None:
         GtidState(f"{FIRST}:blue:1-5")
 
     assert "AUTOMATIC" in refused.value.remedy
-    with pytest.raises(InvalidRequest, match="tags"):
+    with pytest.raises(InvalidRequest, match="tagged"):
         unpacked(b"\1\0\0\0\0\0\0\1")
 
 

@@ -15,7 +15,7 @@ def test_a_signal_names_its_tables() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"type": "drop-everything"}'])
 def test_a_message_that_is_no_signal_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"no (type of )?signal"):
+    with pytest.raises(ValueError, match=r"not a signal|type of signal"):
         from_message(content)
 
 
@@ -23,5 +23,5 @@ def test_a_message_that_is_no_signal_is_refused(content: bytes) -> None:
     "row", [[], ["1", None, None], ["1", "stop-snapshot", "{"], ["1", "other", "{}"]]
 )
 def test_a_row_that_is_no_signal_is_refused(row: list[str | None]) -> None:
-    with pytest.raises(ValueError, match=r"no (type of )?signal"):
+    with pytest.raises(ValueError, match=r"not a signal|type of signal"):
         from_row(row)

@@ -1,1 +1,1 @@
-"""Administration of users, access rules, roles, tokens and quotas, and what they put in force."""
+"""Administration and enforcement of users, access rules, roles, tokens and quotas."""

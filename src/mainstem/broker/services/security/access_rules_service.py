@@ -9,7 +9,7 @@ from mainstem.placement.changes.security_commands import CreateAcls, DeleteAcls
 
 
 class AccessRuleService:
-    """The ``AccessRules`` of one node. ``enforced`` is whether rules count at all here."""
+    """The ``AccessRules`` of one node. ``enforced`` is whether rules are enforced on this node."""
 
     def __init__(self, changes: SecurityChanges, *, enforced: bool) -> None:
         self._changes = changes
@@ -41,7 +41,7 @@ class AccessRuleService:
             raise InvalidRequest(
                 ErrorCode.SECURITY_DISABLED,
                 "no rules are enforced on this node",
-                remedy="set security.authorise to on, or give it a listener that asks for a login",
+                remedy="set security.authorise to on, or add a listener that requires a login",
             )
 
 

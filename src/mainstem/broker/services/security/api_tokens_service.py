@@ -1,4 +1,4 @@
-"""API token service. Whoever may alter the cluster may make and end API tokens of others."""
+"""API token service. Altering tokens of others needs the right to alter the cluster."""
 
 import secrets
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class ApiTokenService:
         self._wall_ms = clock.wall_ms
 
     def visible_to(self, caller: Caller) -> Sequence[ApiToken]:
-        """All for those who may look at the cluster, others see their own."""
+        """All tokens for callers that may describe the cluster, otherwise the caller's own."""
         everything = caller.rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
         own = str(caller.identity.principal)
         return [t for t in self._changes.table.api_tokens.values() if everything or t.owner == own]
@@ -57,7 +57,7 @@ class ApiTokenService:
         return token, text
 
     async def delete(self, caller: Caller, token_id: str) -> None:
-        """Let a token be worth nothing. Those of others look as if they were not there."""
+        """Revoke a token. Without the right to it, the token is reported as unknown."""
         token = self._changes.table.api_token(token_id)
         own = token is not None and token.owner == str(caller.identity.principal)
         if not own or caller.identity.by_token:

@@ -1,4 +1,4 @@
-"""Changes of the security tables: recorded in the catalogue first, in the audit after that."""
+"""Changes of the security tables: recorded in the catalogue, then in the audit log."""
 
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ ReplyT = TypeVar("ReplyT")
 
 
 class SecurityChanges:
-    """What users, rules, roles, tokens and quotas are read from and changed through."""
+    """Reads and changes users, rules, roles, tokens and quotas."""
 
     def __init__(self, placement: PlacementService, audit: Audit) -> None:
         self._placement = placement
@@ -20,11 +20,11 @@ class SecurityChanges:
 
     @property
     def table(self) -> SecurityTable:
-        """What is durable now."""
+        """The durable state."""
         return self._placement.catalogue.security
 
     def check(self, command: Command[ReplyT]) -> ReplyT:
-        """What ``submit`` would answer now, without doing it."""
+        """What ``submit`` would return now, without doing it."""
         return self._placement.check(command)
 
     async def submit(self, command: Command[ReplyT]) -> ReplyT:
@@ -32,5 +32,5 @@ class SecurityChanges:
         return await self._placement.submit(command)
 
     def record(self, caller: Caller, what: str, subject: str) -> None:
-        """Put a change that was made into the audit."""
+        """Record a completed change in the audit log."""
         self._audit.changed(caller.identity, caller.address, what, subject)

@@ -1,4 +1,4 @@
-"""Delegation token service: Kafka's tokens, which their users show the HMAC of."""
+"""Delegation token service: Kafka's tokens, whose HMAC authenticates their users."""
 
 import asyncio
 import secrets
@@ -36,7 +36,7 @@ class DelegationTokenService:
         self.tokens_changed()
 
     async def ensure_secret(self) -> bytes:
-        """The secret of the catalogue that tokens are made with, made if it is not there."""
+        """The catalogue's secret for tokens, created if it does not exist."""
         known = self._changes.table.token_secret()
         if known is not None:
             return known
@@ -45,13 +45,13 @@ class DelegationTokenService:
     async def issue(
         self, caller: Caller, *, owner: str | None, renewers: Sequence[str], lifetime_ms: int
     ) -> IssuedToken:
-        """A new token; for somebody else only with the right to do so."""
+        """A new token; for another owner only with the right to do so."""
         requester = str(caller.identity.principal)
         owner = owner or requester
         need_own_login(caller, owner)
         for principal in (owner, *renewers):
             if parse_principal(principal).kind != USER:
-                raise InvalidRequest(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are for users only")
+                raise InvalidRequest(ErrorCode.INVALID_PRINCIPAL_TYPE, "only users can own tokens")
         if owner != requester:
             caller.rights.need(Operation.CREATE_TOKENS, ResourceType.USER, owner)
         secret = await self.ensure_secret()
@@ -71,7 +71,7 @@ class DelegationTokenService:
         return IssuedToken(token, tokens.delegation_hmac(secret, token.id))
 
     async def renew(self, caller: Caller, hmac: bytes, period_ms: int) -> int:
-        """Let a token live on, never beyond what it was made for."""
+        """Renew a token, up to its maximum lifetime."""
         token = self._changeable(caller, hmac)
         now_ms = self._wall_ms()
         if not token.is_valid(now_ms):
@@ -80,7 +80,7 @@ class DelegationTokenService:
         return await self._set_expiry(caller, token, now_ms + period_ms)
 
     async def expire(self, caller: Caller, hmac: bytes, period_ms: int) -> int:
-        """Let a token end after a while; below 0 at once."""
+        """Expire a token after a time; below 0 at once."""
         token = self._changeable(caller, hmac)
         now_ms = self._wall_ms()
         if period_ms < 0:
@@ -92,7 +92,7 @@ class DelegationTokenService:
         return await self._set_expiry(caller, token, now_ms + period_ms)
 
     def visible_to(self, caller: Caller, owners: Sequence[str] | None) -> Sequence[IssuedToken]:
-        """The tokens of these owners that the caller may see, with what their users show."""
+        """The tokens of these owners that the caller may see, with their HMACs."""
         if caller.identity.by_token:
             raise token_refused()
         secret = self._changes.table.token_secret()
@@ -108,13 +108,13 @@ class DelegationTokenService:
         ]
 
     async def sweep(self, every_s: float = SWEEP_INTERVAL_S) -> None:
-        """Drop tokens whose time is over, for as long as the node runs."""
+        """Drop expired tokens, for as long as the node runs."""
         while True:
             await asyncio.sleep(every_s)
             await self.forget_expired()
 
     async def forget_expired(self) -> None:
-        """Drop tokens whose time is over."""
+        """Drop expired tokens."""
         now_ms = self._wall_ms()
         table = self._changes.table.delegation_tokens
         over = tuple(t.id for t in table.values() if now_ms >= min(t.max_ms, t.expires_ms))
@@ -122,7 +122,7 @@ class DelegationTokenService:
             await self._changes.submit(DeleteDelegationTokens(over))
 
     def tokens_changed(self) -> None:
-        """Look at all tokens again: clients name them by their HMAC."""
+        """Rebuild the index of tokens by HMAC, by which clients name them."""
         secret = self._changes.table.token_secret()
         known = self._changes.table.delegation_tokens if secret is not None else ()
         self._by_hmac = {tokens.delegation_hmac(secret or b"", each): each for each in known}
@@ -137,7 +137,7 @@ class DelegationTokenService:
         need_own_login(caller, str(caller.identity.principal))
         token = self._changes.table.delegation_token(self._by_hmac.get(hmac, ""))
         if token is None:
-            raise InvalidRequest(ErrorCode.UNKNOWN_TOKEN, "there is no such token")
+            raise InvalidRequest(ErrorCode.UNKNOWN_TOKEN, "unknown token")
         if not token.may_be_changed_by(str(caller.identity.principal)):
             raise InvalidRequest(
                 ErrorCode.TOKEN_OWNER_MISMATCH, "only its owner and its renewers may change a token"

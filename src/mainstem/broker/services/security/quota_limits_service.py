@@ -1,4 +1,4 @@
-"""Quota limit service: what each entity may use."""
+"""Quota service: the limits of each entity."""
 
 from collections.abc import Iterable, Mapping
 

@@ -15,7 +15,7 @@ class RoleService:
         self._changes = changes
 
     def all(self) -> Mapping[str, tuple[RoleRule, ...]]:
-        """Every role, built in or made."""
+        """Every role, built in or created."""
         return {**BUILT_IN, **self._changes.table.roles}
 
     def bindings(self) -> Mapping[str, tuple[str, ...]]:
@@ -23,7 +23,7 @@ class RoleService:
         return self._changes.table.bindings
 
     async def set(self, caller: Caller, name: str, rules: Sequence[RoleRule]) -> None:
-        """Make a role, or replace its rules."""
+        """Create a role, or replace its rules."""
         await self._changes.submit(SetRole(name, tuple(rules)))
         self._changes.record(caller, "role set", name)
 
@@ -33,7 +33,7 @@ class RoleService:
         self._changes.record(caller, "role deleted", name)
 
     async def bind(self, caller: Caller, principal: str, role: str, *, bound: bool) -> None:
-        """Give a role to a principal, or take it."""
+        """Grant a role to a principal, or revoke it."""
         kind = BindRole if bound else UnbindRole
         await self._changes.submit(kind(principal, role))
         self._changes.record(caller, "role given" if bound else "role taken", f"{role} {principal}")

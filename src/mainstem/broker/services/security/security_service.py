@@ -26,7 +26,7 @@ MakeLogins = Callable[[CredentialStore, Audit], LoginService]
 
 
 class SecurityService:
-    """The ``Security`` of one node. ``enforced`` is whether rules count at all here."""
+    """The ``Security`` of one node. ``enforced`` is whether rules are enforced on this node."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SecurityService:
         placement.subscribe(self._on_fact)
 
     def rights(self, identity: Identity, host: str, *, trusted: bool = False) -> Rights:
-        """What a login may do; all of it on a listener that belongs to the operator."""
+        """The rights of a login; all rights on a trusted loopback listener."""
         if trusted or not self._enforced:
             return _EVERYTHING
         return GrantedRights(self._authoriser, identity, host, self._audit.refused)

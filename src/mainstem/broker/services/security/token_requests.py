@@ -1,7 +1,7 @@
-"""Who may ask for tokens.
+"""Checks who may create and change tokens.
 
-Everybody may make tokens for himself, unless he came with a token: what a token lets one do ends
-with it.
+Every user may create tokens for itself, unless it authenticated with a token: what a token permits
+ends with the token.
 """
 
 from mainstem.broker.api.security import Caller
@@ -10,19 +10,19 @@ from mainstem.security.principals import ANONYMOUS
 
 
 def need_own_login(caller: Caller, owner: str) -> None:
-    """Refuse to make or change a token of ``owner`` for callers that may not ask for any."""
+    """Refuse callers that may not create or change a token of ``owner``."""
     if caller.identity.by_token:
         raise token_refused()
     if owner == str(ANONYMOUS):
         raise InvalidRequest(
             ErrorCode.TOKEN_REQUEST_REFUSED,
-            "a token stands for somebody who has logged in",
+            "a token needs an owner that has logged in",
             remedy="log in, or name the owner",
         )
 
 
 def token_refused() -> InvalidRequest:
-    """The refusal of a caller that came with a token."""
+    """The refusal of a caller that authenticated with a token."""
     return InvalidRequest(
-        ErrorCode.TOKEN_REQUEST_REFUSED, "who came with a token cannot deal in tokens"
+        ErrorCode.TOKEN_REQUEST_REFUSED, "a login with a token cannot create or change tokens"
     )

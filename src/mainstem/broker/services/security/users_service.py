@@ -37,6 +37,6 @@ class UserService:
         self._changes.record(caller, "credential changed", user)
 
     async def delete(self, caller: Caller, user: str) -> None:
-        """Forget a user's password, roles and tokens."""
+        """Delete a user's password, roles and tokens."""
         await self._changes.submit(DeleteUser(user))
         self._changes.record(caller, "user deleted", user)

@@ -1,4 +1,4 @@
-"""``mainstem queue dead-letters``: what died, why, and back to where it came from."""
+"""``mainstem queue dead-letters``: lists, shows and replays dead letters."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +43,7 @@ def list_letters(
 @app.command("show")
 def show(
     name: Queue,
-    sequence: Annotated[int, typer.Argument(help="Which one, as the list numbers them.")],
+    sequence: Annotated[int, typer.Argument(help="Its sequence number in the list.")],
     namespace: Namespace = "/",
     http: Http = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -65,7 +65,10 @@ def replay(
     name: Queue,
     where: Where = None,
     destination: Annotated[
-        str | None, typer.Option("--to", help="A queue, instead of where each of them died first.")
+        str | None,
+        typer.Option(
+            "--to", help="Destination queue; default: where each was first dead-lettered."
+        ),
     ] = None,
     limit: Limit = None,
     namespace: Namespace = "/",
@@ -74,11 +77,11 @@ def replay(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Send dead letters back where they died first."""
+    """Send dead letters back to the queues where they were first dead-lettered."""
     moved = queues_of(bootstrap, http, timeout, namespace).move(
         name, destination=destination, where=pairs(where, "--where"), limit=limit
     )
-    show_confirmation(f"{moved} dead letters are on their way again", {"messages": moved}, output)
+    show_confirmation(f"replayed {moved} dead letters", {"messages": moved}, output)
 
 
 def _row(letter: "Row") -> "Row":

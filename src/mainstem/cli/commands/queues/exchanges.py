@@ -1,4 +1,4 @@
-"""``mainstem exchange`` and ``mainstem binding``: where messages go. Over the node's HTTP."""
+"""``mainstem exchange`` and ``mainstem binding``: routing of messages, over the HTTP API."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from mainstem.cli.parameters.shared import (
     TimeoutSeconds,
 )
 
-exchange_app = typer.Typer(help="Exchanges: topics that route.", no_args_is_help=True)
+exchange_app = typer.Typer(help="Exchanges: route messages to queues.", no_args_is_help=True)
 binding_app = typer.Typer(help="Bindings: from exchanges to queues.", no_args_is_help=True)
 
 Exchange = Annotated[str, typer.Argument(metavar="EXCHANGE", help="Name of the exchange.")]
@@ -31,9 +31,11 @@ def declare(
         str, typer.Option("--type", "-t", help="direct, fanout, topic, headers or mqtt.")
     ] = "direct",
     argument: Arguments = None,
-    transient: Annotated[bool, typer.Option("--transient", help="It goes with the node.")] = False,
+    transient: Annotated[
+        bool, typer.Option("--transient", help="Lost when the node restarts.")
+    ] = False,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Take over a topic of that name that is there.")
+        bool, typer.Option("--shared", help="Use an existing topic of that name.")
     ] = False,
     namespace: Namespace = "/",
     http: Http = None,
@@ -41,7 +43,7 @@ def declare(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let an exchange be there."""
+    """Declare an exchange."""
     options = {
         "type": kind,
         "durable": not transient,
@@ -49,7 +51,7 @@ def declare(
         "arguments": arguments(argument),
     }
     made = queues_of(bootstrap, http, timeout, namespace).declare_exchange(name, options)
-    show_confirmation(f"exchange {name} keeps its messages in topic {made['topic']}", made, output)
+    show_confirmation(f"exchange {name} stores its messages in topic {made['topic']}", made, output)
 
 
 @exchange_app.command("list")
@@ -70,7 +72,7 @@ def list_exchanges(
 def delete(
     name: Exchange,
     if_unused: Annotated[
-        bool, typer.Option("--if-unused", help="Refuse where it has bindings.")
+        bool, typer.Option("--if-unused", help="Fail if it has bindings.")
     ] = False,
     namespace: Namespace = "/",
     http: Http = None,
@@ -78,7 +80,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Delete an exchange; what queues got from it stays theirs."""
+    """Delete an exchange; messages already routed stay in their queues."""
     queues_of(bootstrap, http, timeout, namespace).delete_exchange(name, if_unused=if_unused)
     show_confirmation(f"deleted {name}", {"deleted": name}, output)
 
@@ -110,11 +112,11 @@ def create(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let messages of an exchange go to a queue, or to another exchange."""
+    """Bind a queue, or another exchange, to an exchange."""
     binding = _binding(source, destination, key, to_exchange=to_exchange)
     options = binding | {"arguments": arguments(argument)}
     queues_of(bootstrap, http, timeout, namespace).bind(options)
-    show_confirmation(f"messages of {source} go to {destination}", options, output)
+    show_confirmation(f"bound {destination} to {source}", options, output)
 
 
 @binding_app.command("delete")
@@ -129,10 +131,10 @@ def unbind(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """End a binding; what was routed stays."""
+    """Delete a binding; messages already routed stay in their queues."""
     binding = _binding(source, destination, key, to_exchange=to_exchange)
     queues_of(bootstrap, http, timeout, namespace).unbind(binding)
-    show_confirmation(f"messages of {source} go to {destination} no longer", dict(binding), output)
+    show_confirmation(f"unbound {destination} from {source}", dict(binding), output)
 
 
 def _binding(source: str, destination: str, key: str, *, to_exchange: bool) -> dict[str, str]:

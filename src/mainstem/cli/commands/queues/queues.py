@@ -1,4 +1,4 @@
-"""``mainstem queue``: declare, look into, fill, empty and move queues. Over the node's HTTP."""
+"""``mainstem queue``: declare, inspect, fill, purge and move queues, over the HTTP API."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ from mainstem.cli.parameters.shared import (
 if TYPE_CHECKING:
     from mainstem.client.administration.rest_queues import Row
 
-app = typer.Typer(help="Queues: messages that are settled one by one.", no_args_is_help=True)
+app = typer.Typer(help="Queues: each message is delivered to one consumer.", no_args_is_help=True)
 app.add_typer(dead_letters.app, name="dead-letters")
 
 COLUMNS = ["name", "ready", "unsettled", "delayed", "consumers", "total_bytes"]
@@ -42,13 +42,13 @@ def declare(
     name: Queue,
     argument: Arguments = None,
     transient: Annotated[
-        bool, typer.Option("--transient", help="The queue does not outlive its node.")
+        bool, typer.Option("--transient", help="The queue is lost when its node restarts.")
     ] = False,
     auto_delete: Annotated[
-        bool, typer.Option("--auto-delete", help="The queue goes with its last consumer.")
+        bool, typer.Option("--auto-delete", help="Delete the queue with its last consumer.")
     ] = False,
     on_difference: Annotated[
-        str, typer.Option(help="Where it is there and differs: fail, ignore or override.")
+        str, typer.Option(help="If it exists with other settings: fail, ignore or override.")
     ] = "fail",
     namespace: Namespace = "/",
     http: Http = None,
@@ -56,7 +56,7 @@ def declare(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let a queue be there."""
+    """Declare a queue."""
     options = {
         "durable": not transient,
         "auto_delete": auto_delete,
@@ -64,7 +64,7 @@ def declare(
         "on_difference": on_difference,
     }
     queue = queues_of(bootstrap, http, timeout, namespace).declare(name, options)
-    show_confirmation(f"queue {name} is there with {queue['ready']} messages", queue, output)
+    show_confirmation(f"declared {name} with {queue['ready']} messages", queue, output)
 
 
 @app.command("list")
@@ -98,7 +98,7 @@ def publish(
     name: Queue,
     message: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MESSAGE...]", help="Messages; lines of the input without any."),
+        typer.Argument(metavar="[MESSAGE...]", help="Messages; default: each line of the input."),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header.")
@@ -119,10 +119,12 @@ def publish(
     sent: list[Row] = [{"value": body, "headers": headers, "key": key} for body in bodies]
     queues = queues_of(bootstrap, http, timeout, namespace)
     if not sent:
-        show_confirmation("there was nothing to publish", {"stored": 0, "unrouted": 0}, output)
+        show_confirmation("nothing to publish", {"stored": 0, "unrouted": 0}, output)
         return
     stored = queues.publish_to_exchange(name, sent) if exchange else queues.publish(name, sent)
-    lost = f", {stored['unrouted']} of them reached no queue" if stored["unrouted"] else ""
+    lost = (
+        f", {stored['unrouted']} of them were not routed to a queue" if stored["unrouted"] else ""
+    )
     show_confirmation(f"{stored['stored']} messages are stored{lost}", stored, output)
 
 
@@ -131,7 +133,7 @@ def get(
     name: Queue,
     count: Annotated[int, typer.Option("--count", "-c", min=1, help="How many messages.")] = 1,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Only look: the messages stay in the queue.")
+        bool, typer.Option("--keep", help="Only show: the messages stay in the queue.")
     ] = False,
     namespace: Namespace = "/",
     http: Http = None,
@@ -139,7 +141,7 @@ def get(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Take messages out of a queue, or look at them."""
+    """Get messages from a queue and remove them, or only show them."""
     queues = queues_of(bootstrap, http, timeout, namespace)
     found = queues.browse(name, limit=count) if keep else queues.take(name, count)
     show_rows(found, output, columns=MESSAGE_COLUMNS if output is Output.TABLE else ())
@@ -155,7 +157,7 @@ def purge(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Drop all messages of a queue that nobody has in hand."""
+    """Drop all messages of a queue that are not being delivered."""
     if not yes:
         typer.confirm(f"Drop all messages of {name}?", abort=True, err=True)
     dropped = queues_of(bootstrap, http, timeout, namespace).purge(name)
@@ -166,11 +168,9 @@ def purge(
 def delete(
     name: Queue,
     if_unused: Annotated[
-        bool, typer.Option("--if-unused", help="Refuse where somebody consumes.")
+        bool, typer.Option("--if-unused", help="Fail if it has consumers.")
     ] = False,
-    if_empty: Annotated[
-        bool, typer.Option("--if-empty", help="Refuse where messages are left.")
-    ] = False,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Fail if it has messages.")] = False,
     namespace: Namespace = "/",
     http: Http = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,

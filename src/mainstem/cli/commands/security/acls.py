@@ -1,4 +1,4 @@
-"""``mainstem acl``: create, list and delete rules of access."""
+"""``mainstem acl``: create, list and delete access rules."""
 
 import sys
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.client.admin import Admin
     from mainstem.client.administration.acls import Acl, AclRuleFilter
 
-app = typer.Typer(help="Rules of access: who may do what.", no_args_is_help=True)
+app = typer.Typer(help="Access rules: who may do what.", no_args_is_help=True)
 
 COLUMNS = ["principal", "permission", "operation", "resource", "name", "pattern", "host"]
 PRODUCER = {"topic": ("write", "create"), "transactional_id": ("write",)}
@@ -59,7 +59,9 @@ def create(
     ] = None,
     deny: Annotated[
         list[str] | None,
-        typer.Option("--deny", metavar="PRINCIPAL", help="The same, but refuse: this wins."),
+        typer.Option(
+            "--deny", metavar="PRINCIPAL", help="The same, but denies; a denial takes precedence."
+        ),
     ] = None,
     operation: named.Operations = None,
     producer: Annotated[
@@ -79,7 +81,7 @@ def create(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Add rules: every principal, operation and resource that is named, with each other."""
+    """Add rules: one for each combination of the principals, operations and resources given."""
     from mainstem.client.administration.acls import Acl
 
     on = named.resources(
@@ -93,7 +95,7 @@ def create(
     wanted = _operations(on, operation or [], producer=producer, consumer=consumer)
     if not sides or not wanted:
         raise UsageFailure(
-            "a rule needs somebody, an operation and a resource",
+            "a rule needs a principal, an operation and a resource",
             remedy="such as --allow alice --operation read --topic orders",
         )
     rules = [
@@ -116,7 +118,7 @@ def _operations(
         if "topic" not in kinds or (table is CONSUMER and "group" not in kinds):
             raise UsageFailure(
                 "a producer writes to topics, a consumer reads topics as a group",
-                remedy="name --topic, and for a consumer --group",
+                remedy="give --topic, and for a consumer --group",
             )
         found += [(place, what) for place in on for what in table.get(place.kind, ())]
     return list(dict.fromkeys(found))
@@ -137,7 +139,7 @@ def list_rules(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List rules: all, or those about what is named. A resource finds every rule that applies."""
+    """List rules: all, or those that match. A resource finds every rule that applies to it."""
     on = named.resources(
         topics=topic,
         groups=group,
@@ -165,19 +167,21 @@ def delete(
     resource: named.Others = None,
     pattern: PatternFilter = None,
     host: OneHost = None,
-    everything: Annotated[bool, typer.Option("--all", help="All rules there are.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All rules.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="That nothing is found is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if nothing is found.")
     ] = False,
     yes: Yes = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Delete the rules about what is named; a name means literal rules unless --pattern says more.
+    """Delete the rules that match; a name matches literal rules unless --pattern is given.
 
-    Shows what is gone.
+    Shows the deleted rules.
     """
     on = named.resources(
         topics=topic,
@@ -187,7 +191,7 @@ def delete(
         others=resource,
     )
     if everything == bool(on or principal_name or operation or host):
-        raise UsageFailure("say which rules are meant", remedy="name something, or --all alone")
+        raise UsageFailure("no rules are selected", remedy="give a filter, or --all alone")
     filters = _filters(on, principal_name, operation, host, pattern or ("literal" if on else "any"))
 
     async def find(admin: "Admin") -> list["Acl"]:
@@ -205,9 +209,9 @@ def delete(
     if not found and not if_exists:
         raise InvalidRequest(
             ErrorCode.UNKNOWN_RESOURCE,
-            "no rule fits",
+            "no rule matches",
             subject="access rules",
-            remedy="look at them: mainstem acl list",
+            remedy="list them: mainstem acl list",
         )
     show_rows(_rows(found), output, columns=COLUMNS)
 

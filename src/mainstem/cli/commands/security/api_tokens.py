@@ -1,4 +1,4 @@
-"""``mainstem token``: API tokens, which stand for a user in programs. Asked for over HTTP."""
+"""``mainstem token``: API tokens, which authenticate programs as a user, over the HTTP API."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,26 +29,27 @@ COLUMNS = ["id", "owner", "name", "created", "expires", "roles"]
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="What it is for, as the list shows it.")] = "",
-    owner: Annotated[
-        str | None, typer.Option("--owner", help="For another user than oneself.")
-    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Owner, if not yourself.")] = None,
     lifetime: Annotated[
-        str | None, typer.Option("--lifetime", help="12h, 30d.  [default: it never ends]")
+        str | None,
+        typer.Option("--lifetime", help="Lifetime, such as 12h or 30d.  [default: no expiry]"),
     ] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="Only as much as this role allows; may be repeated."),
+        typer.Option("--role", help="Restrict it to what this role allows; may be repeated."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Write it to this file, for you only, and do not print it."),
+        typer.Option(
+            "--file", help="Write it to this file, readable by you only, instead of printing it."
+        ),
     ] = None,
     http: Http = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make a token. Its text is shown this once: the node keeps a hash only."""
+    """Create a token. It is shown only once: the node stores a hash of it."""
     lifetime_ms = parse_duration_ms(lifetime) if lifetime is not None else None
     made = bootstrap.rest(http, timeout).create_token(
         name, user=user_name(owner) if owner else None, lifetime_ms=lifetime_ms, roles=role
@@ -71,20 +72,20 @@ def list_tokens(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """List your tokens, or all if you may see the cluster."""
+    """List your tokens, or all tokens if you may describe the cluster."""
     found = bootstrap.rest(http, timeout).tokens()
     show_rows([_facts(token) for token in found], output, columns=COLUMNS)
 
 
 @app.command("revoke")
 def revoke(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As the list shows them.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of tokens.")],
     http: Http = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let tokens be worth nothing from now on."""
+    """Revoke tokens; they are no longer accepted."""
     rest = bootstrap.rest(http, timeout)
     for token_id in ids:
         rest.revoke_token(token_id)

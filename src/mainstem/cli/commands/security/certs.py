@@ -1,4 +1,4 @@
-"""``mainstem cert``: make certificates for development, and look at any."""
+"""``mainstem cert``: makes certificates for development, and shows any certificate."""
 
 import datetime
 import socket
@@ -26,7 +26,7 @@ def make(
         list[str] | None,
         typer.Option(
             "--host",
-            help="A name or address that clients dial; may be repeated.  "
+            help="A name or address that clients connect to; may be repeated.  "
             "[default: this machine and loopback]",
         ),
     ] = None,
@@ -34,29 +34,30 @@ def make(
         bool, typer.Option("--client", help="For a client that logs in with it, not for a node.")
     ] = False,
     folder: Annotated[
-        Path, typer.Option("--folder", "-d", help="Where the files are; the authority too.")
+        Path,
+        typer.Option(
+            "--folder", "-d", help="Folder of the files, those of the authority included."
+        ),
     ] = Path("certs"),
-    days: Annotated[
-        int, typer.Option("--days", min=1, max=36_500, help="How long it holds.")
-    ] = 365,
+    days: Annotated[int, typer.Option("--days", min=1, max=36_500, help="Validity in days.")] = 365,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Write over a certificate of that name.")
+        bool, typer.Option("--replace", help="Replace an existing certificate of that name.")
     ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make a certificate, and the authority that signs it where the folder has none yet."""
+    """Make a certificate, and the authority that signs it if the folder has none yet."""
     from mainstem.cli.development import certificates as made
 
     if client and host:
-        raise UsageFailure("a client's certificate names no hosts", subject="--host")
+        raise UsageFailure("a client certificate has no hosts", subject="--host")
     if name in ("", made.AUTHORITY) or Path(name).name != name:
-        raise UsageFailure("not a name for a certificate", subject=name)
+        raise UsageFailure("not a valid name for a certificate", subject=name)
     authority = made.Pair.named(folder, made.AUTHORITY)
     pair = made.Pair.named(folder, name)
     if pair.certificate.exists() and not replace:
         raise InvalidRequest(
             ErrorCode.DUPLICATE_RESOURCE,
-            "there is a certificate of that name",
+            "a certificate of that name exists",
             subject=str(pair.certificate),
             remedy="--replace makes a new one",
         )
@@ -90,16 +91,16 @@ def _paste(pair: object, authority: object, *, client: bool) -> str:
     shown, key = pair.certificate.absolute(), pair.key.absolute()
     if client:
         return (
-            "\nClients of this machine log in with it:\n\n"
+            "\nLog in with it:\n\n"
             f"  mainstem topic list --ca-file {trusted} --cert-file {shown} --key-file {key}\n"
         )
     return (
-        "\nInto the configuration of the node:\n\n"
+        "\nAdd to the configuration of the node:\n\n"
         "  [tls]\n"
         f'  certificate_file = "{shown}"\n'
         f'  key_file = "{key}"\n'
         f'  client_ca_file = "{trusted}"\n'
-        "\nClients trust the authority:\n\n"
+        "\nLet clients trust the authority:\n\n"
         f"  mainstem topic list --ca-file {trusted}\n"
     )
 
@@ -111,11 +112,13 @@ def show(
     ] = None,
     connect: Annotated[
         str | None,
-        typer.Option("--connect", metavar="HOST:PORT", help="What a listener shows right now."),
+        typer.Option(
+            "--connect", metavar="HOST:PORT", help="Show the certificate that a listener presents."
+        ),
     ] = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show what certificates say: names, hosts, until when they hold, whom they stand for."""
+    """Show certificates: names, hosts, validity and the principal they authenticate."""
     from mainstem.cli.development.certificates import describe
 
     now = datetime.datetime.now(datetime.UTC)
@@ -129,7 +132,7 @@ def show(
     if connect is not None:
         rows += [{"from": connect, **facts} for facts in describe(_shown_by(connect), now)]
     if not rows:
-        raise UsageFailure("nothing to show", remedy="name files, or --connect HOST:PORT")
+        raise UsageFailure("nothing to show", remedy="give files, or --connect HOST:PORT")
     if output is not Output.TABLE:
         show_rows(rows, output)
         return
@@ -143,13 +146,13 @@ def _shown_by(address: str) -> bytes:
     from mainstem.client.cluster import parse_address
 
     host, port = parse_address(address)
-    # It is only looked at: whether it can be trusted is what the caller wants to find out.
+    # It is only shown, so it is not verified.
     try:
         return ssl.get_server_certificate((host, port), timeout=CONNECT_TIMEOUT_S).encode()
     except (OSError, ValueError) as error:
         raise Unavailable(
             ErrorCode.WRITER_UNAVAILABLE,
-            f"no certificate was shown: {getattr(error, 'strerror', None) or error}",
+            f"no certificate was presented: {getattr(error, 'strerror', None) or error}",
             subject=address,
-            remedy="check that a listener there speaks TLS",
+            remedy="check that the listener uses TLS",
         ) from error

@@ -1,4 +1,4 @@
-"""``mainstem delegation-token``: Kafka's short-lived passwords that stand for a user (KIP-48)."""
+"""``mainstem delegation-token``: Kafka's delegation tokens (KIP-48)."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,20 +38,19 @@ Period = Annotated[str | None, typer.Option("--period", help="How long from now:
 
 @app.command("create")
 def create(
-    owner: Annotated[
-        str | None, typer.Option("--owner", help="For another user than oneself.")
-    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Owner, if not yourself.")] = None,
     renewer: Annotated[
-        list[str] | None, typer.Option("--renewer", help="Who may renew it too; repeatable.")
+        list[str] | None,
+        typer.Option("--renewer", help="Another user who may renew it; may be repeated."),
     ] = None,
     lifetime: Annotated[
-        str | None, typer.Option("--lifetime", help="At most so long, renewed or not: 12h, 3d.")
+        str | None, typer.Option("--lifetime", help="Maximum lifetime, renewals included: 12h, 3d.")
     ] = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make a token: clients log in by SCRAM with its id as user and its HMAC as password."""
+    """Create a token: clients log in by SCRAM with its id as user and its HMAC as password."""
     made = with_admin(
         bootstrap,
         timeout,
@@ -67,7 +66,7 @@ def create(
 @app.command("describe")
 def describe(
     owner: Annotated[
-        list[str] | None, typer.Option("--owner", help="Only those of this user; repeatable.")
+        list[str] | None, typer.Option("--owner", help="Only tokens of this user; may be repeated.")
     ] = None,
     hmac: Annotated[bool, typer.Option("--hmac", help="Also show the secrets.")] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -90,7 +89,7 @@ def renew(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let a token live on, a day unless given, never beyond the end it was made with."""
+    """Renew a token, by default for a day, at most until its maximum lifetime."""
     period_ms = -1 if period is None else parse_duration_ms(period)
 
     async def act(admin: "Admin") -> int:
@@ -111,7 +110,7 @@ def expire(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Let a token end: at once, or after a while."""
+    """Expire a token, at once or after a time."""
     period_ms = -1 if period is None else parse_duration_ms(period)
 
     async def act(admin: "Admin") -> int:
@@ -120,12 +119,12 @@ def expire(
 
     when = format_timestamp(with_admin(bootstrap, timeout, act))
     row = {"expired": token_id, "expires": when}
-    show_confirmation(f"{token_id or 'the token'} ends {when}", row, output)
+    show_confirmation(f"{token_id or 'the token'} expires {when}", row, output)
 
 
 async def _hmac(admin: "Admin", token_id: str | None, hmac_file: str | None) -> str:
     if (token_id is None) == (hmac_file is None):
-        raise UsageFailure("say which token is meant", remedy="its id, or --hmac-file FILE")
+        raise UsageFailure("no token is given", remedy="its id, or --hmac-file FILE")
     if hmac_file is not None:
         return read_secret(hmac_file)
     for token in await admin.delegation_tokens.find():
@@ -135,7 +134,7 @@ async def _hmac(admin: "Admin", token_id: str | None, hmac_file: str | None) -> 
         ErrorCode.UNKNOWN_TOKEN,
         "there is no such token, or you may not see it",
         subject=str(token_id),
-        remedy="look at them: mainstem delegation-token describe",
+        remedy="list them: mainstem delegation-token describe",
     )
 
 

@@ -1,4 +1,4 @@
-"""New passwords: asked for twice, read from a file or from standard input, or drawn at random."""
+"""New passwords: prompted for twice, read from a file or standard input, or generated."""
 
 import getpass
 import secrets
@@ -14,13 +14,15 @@ GENERATED_BYTES = 18
 
 File = Annotated[
     str | None,
-    typer.Option("--new-password-file", metavar="FILE", help="Its first line is the new password."),
+    typer.Option(
+        "--new-password-file", metavar="FILE", help="File whose first line is the new password."
+    ),
 ]
 Stdin = Annotated[
     bool, typer.Option("--stdin", help="The first line of the input is the new password.")
 ]
 Generate = Annotated[
-    bool, typer.Option("--generate", help="Draw a password at random and print it.")
+    bool, typer.Option("--generate", help="Generate a random password and print it.")
 ]
 
 
@@ -28,7 +30,7 @@ def new_password(user: str, file: str | None, *, stdin: bool, generate: bool) ->
     """The new password of a user.
 
     Raises:
-        UsageFailure: it is said in several ways, or nobody can be asked.
+        UsageFailure: it is given in several ways, or in none without a terminal to prompt on.
     """
     if sum((file is not None, stdin, generate)) > 1:
         raise UsageFailure("--new-password-file, --stdin and --generate exclude each other")
@@ -43,11 +45,11 @@ def new_password(user: str, file: str | None, *, stdin: bool, generate: bool) ->
         return given
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageFailure(
-            "no password is given, and nobody can be asked",
+            "no password is given, and there is no terminal to prompt on",
             subject=user,
             remedy="--new-password-file FILE, --stdin or --generate",
         )
     given = getpass.getpass(f"New password of {user}: ", stream=sys.stderr)
-    if getpass.getpass("Once more: ", stream=sys.stderr) != given:
+    if getpass.getpass("Repeat it: ", stream=sys.stderr) != given:
         raise UsageFailure("the two passwords differ", subject=user)
     return given

@@ -1,4 +1,4 @@
-"""``mainstem quota``: how much users, clients and addresses may do per second."""
+"""``mainstem quota``: rate limits of users, clients and addresses."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ Parts = Annotated[
     list[str],
     typer.Argument(
         metavar="KIND=NAME...",
-        help="user=alice, client-id=app, both, or ip=10.0.0.7; user alone: all without their own.",
+        help="user=alice, client-id=app, both, or ip=10.0.0.7; user alone: the default of users.",
     ),
 ]
 
@@ -48,7 +48,7 @@ def set_limits(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Limit somebody; RATE is per second, such as 500 or 10MB. Other limits stay as they are."""
+    """Set limits of an entity; RATE is per second, such as 500 or 10MB. Other limits stay."""
     from mainstem.client.administration.quotas import entity_text
 
     who = parse_entity(entity)
@@ -97,13 +97,13 @@ def delete(
         typer.Option("--limit", "-l", metavar="NAME", help="Only this one; may be repeated."),
     ] = None,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="That there is none is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if there is none.")
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Take limits away: all that somebody has, or some."""
+    """Delete limits of an entity: all, or some."""
     from mainstem.client.administration.quotas import entity_text
 
     who = parse_entity(entity)
@@ -122,19 +122,19 @@ def delete(
     if (not gone or wanted - set(gone)) and not if_exists:
         raise InvalidRequest(
             ErrorCode.UNKNOWN_RESOURCE,
-            "there is no such limit",
+            "the limit does not exist",
             subject=entity_text(who),
-            remedy="look at them: mainstem quota list",
+            remedy="list them: mainstem quota list",
         )
     row = {"entity": who, "deleted": gone}
-    show_confirmation(f"{entity_text(who)} lost {', '.join(gone) or 'nothing'}", row, output)
+    show_confirmation(f"deleted {', '.join(gone) or 'nothing'} of {entity_text(who)}", row, output)
 
 
 def parse_entity(parts: Sequence[str]) -> dict[str, str | None]:
-    """``user=alice client-id=app``; a kind alone is everybody without a limit of his own.
+    """Parses ``user=alice client-id=app``; a kind alone is the default of that kind.
 
     Raises:
-        UsageFailure: a kind that is none, or twice.
+        UsageFailure: a kind is unknown or given twice.
     """
     from mainstem.client.administration.quotas import ENTITY_KINDS
 
@@ -143,7 +143,7 @@ def parse_entity(parts: Sequence[str]) -> dict[str, str | None]:
         kind, equals, name = part.partition("=")
         if kind not in ENTITY_KINDS or kind in found or (equals and not name):
             raise UsageFailure(
-                "no quota can be for that",
+                "not an entity of quotas",
                 subject=part,
                 remedy="user=NAME, client-id=NAME, both, or ip=ADDRESS",
             )

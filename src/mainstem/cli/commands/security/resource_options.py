@@ -68,10 +68,10 @@ def resources(
     cluster: bool,
     others: Sequence[str] | None,
 ) -> list[Resource]:
-    """All that were named.
+    """All resources that the options name.
 
     Raises:
-        UsageFailure: one is not written as it should be.
+        UsageFailure: one has the wrong form.
     """
     found = [Resource("topic", name) for name in topics or ()]
     found += [Resource("group", name) for name in groups or ()]

@@ -1,4 +1,4 @@
-"""``mainstem role``: named sets of rules, and who has them. Asked for over the node's HTTP."""
+"""``mainstem role``: named sets of rules, and who has them, over the HTTP API."""
 
 import sys
 from pathlib import Path
@@ -44,20 +44,22 @@ def create(
     cluster: named.Cluster = False,
     resource: named.Others = None,
     pattern: named.Pattern = "literal",
-    deny: Annotated[bool, typer.Option("--deny", help="Refuse what is named: this wins.")] = False,
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny instead of allow; a denial takes precedence.")
+    ] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="More rules: a YAML or JSON list of such as -o prints."),
+        typer.Option("--file", "-f", help="More rules: a YAML or JSON list, as printed by -o."),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the rules of a role that is there.")
+        bool, typer.Option("--replace", help="Replace the rules of an existing role.")
     ] = False,
     http: Http = None,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make a role of rules: every operation with every resource that is named, and those of a file.
+    """Create a role: rules for each operation on each resource given, and those of a file.
 
     The roles admin, producer, consumer and read-only are built in.
     """
@@ -85,9 +87,9 @@ def create(
     if not replace and any(each.name == role for each in rest.roles()):
         raise InvalidRequest(
             ErrorCode.DUPLICATE_RESOURCE,
-            "there is a role of that name",
+            "a role of that name exists",
             subject=role,
-            remedy="--replace gives it these rules instead of its own",
+            remedy="--replace replaces its rules with these",
         )
     made = rest.set_role(role, rules)
     noun = "rule" if len(made.rules) == 1 else "rules"
@@ -144,7 +146,7 @@ def describe(
             ErrorCode.UNKNOWN_RESOURCE,
             "there is no such role",
             subject=role,
-            remedy="look at them: mainstem role list",
+            remedy="list them: mainstem role list",
         )
     facts = _document(found[0])
     if output is not Output.TABLE:
@@ -177,12 +179,14 @@ def grant(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Give a role to users or groups."""
+    """Grant a role to users or groups."""
     rest = bootstrap.rest(http, timeout)
     names = [principal(name) for name in members]
     for name in names:
         rest.grant(role, name)
-    show_confirmation(f"{', '.join(names)} got {role}", {"role": role, "granted": names}, output)
+    show_confirmation(
+        f"granted {role} to {', '.join(names)}", {"role": role, "granted": names}, output
+    )
 
 
 @app.command("revoke")
@@ -194,12 +198,14 @@ def revoke(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Take a role from users or groups."""
+    """Revoke a role from users or groups."""
     rest = bootstrap.rest(http, timeout)
     names = [principal(name) for name in members]
     for name in names:
         rest.revoke(role, name)
-    show_confirmation(f"{', '.join(names)} lost {role}", {"role": role, "revoked": names}, output)
+    show_confirmation(
+        f"revoked {role} from {', '.join(names)}", {"role": role, "revoked": names}, output
+    )
 
 
 @app.command("delete")
@@ -211,7 +217,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Delete a role; whoever had it loses it."""
+    """Delete a role and revoke it from all principals."""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete the role {role}?", abort=True)
     bootstrap.rest(http, timeout).delete_role(role)

@@ -1,4 +1,4 @@
-"""``mainstem user``: who can log in with a password."""
+"""``mainstem user``: users that log in with a password."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +34,10 @@ Keys = Annotated[
     ),
 ]
 Iterations = Annotated[
-    int, typer.Option("--iterations", min=4_096, max=16_384, help="How slow guessing is made.")
+    int,
+    typer.Option(
+        "--iterations", min=4_096, max=16_384, help="SCRAM iterations; more make guessing slower."
+    ),
 ]
 
 
@@ -47,23 +50,24 @@ def create(
     keys: Keys = None,
     iterations: Iterations = 4_096,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a user alone who is there.")
+        bool,
+        typer.Option("--if-not-exists", help="Succeed if the user exists, and change nothing."),
     ] = False,
     timeout: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make a user with a password. He may do nothing yet: see `acl create` and `role grant`."""
+    """Create a user with a password but no permissions: see `acl create` and `role grant`."""
     name = user_name(name)
     if _exists(bootstrap, timeout, name):
         if not if_not_exists:
             raise InvalidRequest(
                 ErrorCode.DUPLICATE_RESOURCE,
-                "there is a user of that name",
+                "a user of that name exists",
                 subject=name,
-                remedy="mainstem user password gives him a new password",
+                remedy="mainstem user password sets a new password",
             )
-        show_confirmation(f"{name} is there already", {"created": None}, output)
+        show_confirmation(f"{name} already exists", {"created": None}, output)
         return
     password = new_secret.new_password(name, new_password_file, stdin=stdin, generate=generate)
     _set(bootstrap, timeout, name, password, keys, iterations)
@@ -87,7 +91,7 @@ def change_password(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Give a user a new password; the old one is worth nothing from now on."""
+    """Set a new password; the old one is no longer accepted."""
     name = user_name(name)
     if not _exists(bootstrap, timeout, name):
         raise _unknown(name)
@@ -152,7 +156,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Describe a user: mechanisms, roles, and the rules that name him."""
+    """Describe a user: mechanisms, roles and access rules."""
     from mainstem.client.administration.acls import AclRuleFilter
 
     name = user_name(name)
@@ -183,10 +187,10 @@ def describe(
 def delete(
     name: Name,
     with_rules: Annotated[
-        bool, typer.Option("--with-rules", help="Also delete the access rules that name him.")
+        bool, typer.Option("--with-rules", help="Also delete the access rules of the user.")
     ] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="That he is not there is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if the user does not exist.")
     ] = False,
     yes: Yes = False,
     http: Http = None,
@@ -196,7 +200,7 @@ def delete(
 ) -> None:
     """Delete a user: password, roles and tokens.
 
-    Rules that name him stay, as in Kafka, and concern the next user of that name: --with-rules.
+    As in Kafka, access rules stay and apply to a later user of that name, unless --with-rules.
     """
     from mainstem.client.administration.acls import AclRuleFilter
 
@@ -217,7 +221,7 @@ def delete(
     row = {"deleted": name if gone else None, "rules_deleted": rules}
     suffix = f" and {rules} access {'rule' if rules == 1 else 'rules'}" if rules else ""
     show_confirmation(
-        f"deleted {name}{suffix}" if gone else f"{name} is not there{suffix}", row, output
+        f"deleted {name}{suffix}" if gone else f"{name} does not exist{suffix}", row, output
     )
 
 
@@ -226,5 +230,5 @@ def _unknown(name: str) -> InvalidRequest:
         ErrorCode.UNKNOWN_RESOURCE,
         "there is no such user",
         subject=name,
-        remedy="look at them: mainstem user list",
+        remedy="list them: mainstem user list",
     )

@@ -1,4 +1,4 @@
-"""What is committed reaches the state machine, and snapshots of it take the log's place."""
+"""Applies committed entries to the state machine, and replaces the log by snapshots of it."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class EntryApplier:
-    """Applies entries in order, answers whoever waits for them, takes snapshots in time."""
+    """Applies entries in order, completes the proposals that wait for them, takes snapshots."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class EntryApplier:
         self._entries_since = self._bytes_since = 0
 
     def restore(self, snapshot: SnapshotMeta, state: bytes) -> None:
-        """Begin from a snapshot."""
+        """Start from a snapshot."""
         self._machine.restore(state)
         self._proposals.skipped_until(snapshot.index)
         self._reads.applied(snapshot.index)
@@ -40,7 +40,7 @@ class EntryApplier:
         self._hooks.on_members(snapshot.conf_state)
 
     def apply(self, entry: Entry) -> None:
-        """One entry more."""
+        """Apply one entry."""
         if entry.type is EntryType.EntryConfChange:
             self._hooks.on_members(self._core.apply_change(decode_change(entry.data)))
         elif entry.data:
@@ -75,7 +75,7 @@ class EntryApplier:
         try:
             await storage.save_snapshot(meta, encode, keep=keep)
             self._core.compact(meta, keep=keep)
-        except Unavailable as error:  # the log simply stays; there will be another occasion
+        except Unavailable as error:  # the log is kept; the next snapshot is tried later
             _log.warning("no snapshot was taken: %s", error)
         finally:
             self._compacting = False

@@ -1,4 +1,4 @@
-"""What a driver needs from outside, and whom it tells."""
+"""What a driver needs from its environment, and its callbacks."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -21,23 +21,23 @@ class Transport(Protocol):
 
 
 class StateMachine(Protocol):
-    """What the group agrees about. All calls come from the loop, in the order of the log."""
+    """The replicated state machine. All calls come from the loop, in the order of the log."""
 
     def apply(self, index: int, data: bytes) -> None:
         """An entry is committed. Must not fail."""
         ...
 
     def snapshot(self) -> Callable[[], bytes]:
-        """Hold on to the state as it is now; what is returned encodes it, on another thread."""
+        """Capture the current state; the returned function encodes it, on another thread."""
         ...
 
     def restore(self, state: bytes) -> None:
-        """Forget everything and be as the snapshot says; no bytes: as at the beginning."""
+        """Replace the state by that of the snapshot; no bytes: by the initial state."""
         ...
 
 
 class Storage(SnapshotFiles, Protocol):
-    """What ``storage.RaftStorage`` does."""
+    """The part of ``storage.RaftStorage`` that drivers use."""
 
     async def save(
         self,
@@ -55,7 +55,7 @@ class Storage(SnapshotFiles, Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         ...
 
 
@@ -66,7 +66,7 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
         snapshot_entries: applied entries after which a snapshot is taken.
         snapshot_bytes: the same by their size.
         keep_entries: how many entries before a snapshot are kept for followers that lag a little.
-        proposal_timeout_s: after this a proposal's outcome is called unknown.
+        proposal_timeout_s: after this a proposal's outcome is reported as unknown.
         chunk_timeout_s: after this a piece of a snapshot is sent again.
         entry_bytes_max: a larger proposal is refused.
     """
@@ -80,11 +80,11 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverHooks(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told, and how the node is run.
+    """Callbacks and settings of a driver.
 
     Attributes:
         on_fatal: storage failed or an invariant broke; the node must stop.
-        on_role: who leads has changed, after everything before it was applied.
+        on_role: the leader has changed, after everything before it was applied.
         on_members: the membership has changed.
         settings: see ``DriverSettings``.
     """

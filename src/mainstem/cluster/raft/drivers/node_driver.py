@@ -5,11 +5,11 @@
     propose ─┐                  ┌─▶ storage (one sync for all that gathered)
     receive ─┼─▶ core ─▶ Ready ─┤         │ durable
     timer  ──┘    │             ├─▶ messages_after_append ─▶ transport
-                  │             └─▶ committed entries ─▶ machine.apply ─▶ whoever proposed them
-                  └─▶ messages that rest on nothing new leave at once, also during a sync
+                  │             └─▶ committed entries ─▶ machine.apply ─▶ waiting proposals
+                  └─▶ messages that depend on nothing new are sent at once, also during a sync
 
-Clock, chance, transport and storage are handed in, so that the same code runs in a simulation. A
-disk that is full makes this node step down and try again; any other failure of storage is final and
+Clock, random numbers, transport and storage are passed in, so that simulations run the same code. A
+full disk makes this node step down and try again; any other failure of storage is final and
 reported by ``on_fatal``: the node must stop.
 """
 
@@ -60,7 +60,7 @@ class RaftDriver:
         hooks: DriverHooks,
     ) -> None:
         self._core = core
-        self.state = core.state  # to be looked at; the core alone changes it
+        self.state = core.state  # read-only for others; only the core changes it
         self._storage = storage
         self._transport = transport
         self._clock = clock
@@ -78,7 +78,7 @@ class RaftDriver:
             answer_timeout_s=hooks.settings.chunk_timeout_s,
         )
         self._wake = asyncio.Event()
-        self._lead = NO_NODE  # as whoever waits for a leader knows it
+        self._lead = NO_NODE  # as reported to callers that wait for a leader
         self._is_led = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = 0.0
@@ -92,22 +92,22 @@ class RaftDriver:
 
     @property
     def status(self) -> RaftStatus:
-        """How this node sees the group."""
+        """This node's view of the group."""
         return status_of(self.state)
 
     def start(self, state: bytes) -> None:
-        """Begin; ``state`` is that of the snapshot which storage found."""
+        """Start; ``state`` is that of the snapshot which storage found."""
         self._applying.restore(self._core.state.log.snapshot, state)
         self._tasks.start(self._work())
         if self._core.conf_state.voters == (self._core.state.id,):
-            self._core.campaign(self._clock.monotonic())  # nobody else could be waited for
+            self._core.campaign(self._clock.monotonic())  # no other voter to wait for
         self._moved()
 
     def receive(self, data: bytes | memoryview) -> None:
-        """A message from another node has come.
+        """A message from another node has arrived.
 
         Raises:
-            Corrupt: it makes no sense; the connection is not to be trusted.
+            Corrupt: it is invalid; the connection is to be closed.
         """
         message = decode_message(data)
         if self._closed or message.to != self._core.state.id:
@@ -116,7 +116,7 @@ class RaftDriver:
             self._snapshots.sending.answered(message)
         elif message.type is MessageType.MsgSnapChunk:
             self._tasks.start(self._snapshots.chunk(message))
-        elif message.type is not MessageType.MsgSnap:  # that one is made here, from its pieces
+        elif message.type is not MessageType.MsgSnap:  # that type is made locally, from its chunks
             self._core.step(message, self._clock.monotonic())
             self._moved()
 
@@ -129,19 +129,19 @@ class RaftDriver:
             self._core.report_unreachable(node)
 
     async def propose(self, data: bytes, *, term: int | None = None) -> int:
-        """Have the group agree on ``data``; its index, once it is applied here.
+        """Replicate ``data``; its index, once it is applied here.
 
         Args:
-            data: what to agree on; not empty.
+            data: what to replicate; not empty.
             term: if given, refuse unless this node leads in this very term.
 
         Raises:
             NotLeader: nothing was recorded, nor will be.
             OutcomeUnknown: it may or may not be committed.
-            Unavailable: nothing was recorded; later, perhaps.
-            EntryTooLarge: it is larger than what nodes send each other at a time.
+            Unavailable: nothing was recorded; it may succeed later.
+            EntryTooLarge: it is larger than a message between nodes may be.
         """
-        assert data, "an entry without data is a leader's own"
+        assert data, "an entry without data is reserved for a new leader"
         self._proposals.refuse_if_closed()
         state = self._core.state
         if not state.is_leader or (term is not None and term != state.term):
@@ -154,7 +154,7 @@ class RaftDriver:
         """Add, promote, demote or remove one node; the index of the change, once it holds here.
 
         Raises:
-            InvalidRequest: the change makes no sense.
+            InvalidRequest: the change is not possible.
             Unavailable: as ``propose``, and while another change is under way.
         """
         self._proposals.refuse_if_closed()
@@ -181,29 +181,29 @@ class RaftDriver:
         return index
 
     async def until_led(self, timeout_s: float) -> None:
-        """Return as soon as this node knows who leads, or when the time is over."""
+        """Return as soon as this node knows the leader, or when the time is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._is_led.wait()
 
     def transfer_leadership(self, to: NodeId) -> bool:
-        """Let another voter lead; False when that makes no sense."""
+        """Transfer leadership to another voter; False if that is not possible."""
         begun = self._core.transfer_leadership(to, self._clock.monotonic())
         self._moved()
         return begun
 
     def campaign(self) -> None:
-        """Try to lead at once."""
+        """Campaign at once."""
         self._core.campaign(self._clock.monotonic())
         self._moved()
 
     async def close(self) -> None:
-        """Stop; whoever waits is notified."""
+        """Stop; pending calls fail."""
         await asyncio.gather(*self.abandon(), return_exceptions=True)
         await self._storage.close()
 
     def abandon(self) -> list[asyncio.Task[None]]:
-        """Do nothing more, at once, as a crash would; what is still coming to an end."""
+        """Stop at once, as a crash would; the tasks that are still ending."""
         self._shut(Unavailable(ErrorCode.SHUTTING_DOWN, "the node stops"))
         tasks = [*self._tasks.running, *self._snapshots.sending.tasks]
         for task in tasks:
@@ -262,7 +262,7 @@ class RaftDriver:
             await asyncio.sleep(DISK_FULL_RETRY_S)
 
     def _moved(self) -> None:
-        """The core was touched: let go what may leave, and see to the rest."""
+        """The core has changed: send the messages that may leave, and schedule the rest."""
         if self._closed:
             return
         if self.state.lead != self._lead:
@@ -311,7 +311,7 @@ class RaftDriver:
 
 
 class _Tasks:
-    """What runs beside the loop's callbacks; a failure of any of it is told."""
+    """Background tasks; a failure of any of them is reported."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed

@@ -1,4 +1,4 @@
-"""Callers who wait: for their proposal to be applied, or for a read to be safe."""
+"""Pending calls: proposals that wait to be applied, and reads that wait to be safe."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ WAITING_MAX = 10_000
 
 
 class OutcomeUnknown(Unavailable):
-    """A proposal may or may not be committed: look before repeating it."""
+    """A proposal may or may not be committed: read the state before repeating it."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -21,18 +21,18 @@ class OutcomeUnknown(Unavailable):
 
 
 class EntryTooLarge(InvalidRequest):
-    """A proposal is larger than what nodes send each other at a time; nothing was recorded."""
+    """A proposal is larger than a message between nodes may be; nothing was recorded."""
 
     def __init__(self, size_bytes: int, most_bytes: int) -> None:
         super().__init__(
             ErrorCode.INVALID_REQUEST,
-            f"a change of {size_bytes} bytes, where {most_bytes} are the most",
-            remedy="ask for less at once",
+            f"a change of {size_bytes} bytes exceeds the limit of {most_bytes}",
+            remedy="split the request into smaller ones",
         )
 
 
 class PendingProposals:
-    """The proposals of this node, by the place in the log that they were given."""
+    """The proposals of this node, by their index in the log."""
 
     def __init__(self, timeout_s: float, entry_bytes_max: int = RAFT_ENTRY_BYTES_MAX) -> None:
         self._timeout_s = timeout_s
@@ -42,12 +42,12 @@ class PendingProposals:
         self._waiting: dict[int, tuple[int, asyncio.Future[int]]] = {}
 
     def refuse_if_closed(self) -> None:
-        """Raise what the node was stopped by."""
+        """Raise the error that stopped the node."""
         if self._closed_by is not None:
             raise self._closed_by
 
     def gather(self, data: bytes, term: int | None) -> asyncio.Future[int]:
-        """Take a proposal on, for this term if one is named; those that gather share one write."""
+        """Queue a proposal, for this term if one is given; queued proposals share one write."""
         if len(data) > self._entry_bytes_max:
             raise EntryTooLarge(len(data), self._entry_bytes_max)
         if len(self._gathered) >= WAITING_MAX:
@@ -58,7 +58,7 @@ class PendingProposals:
         return answer
 
     def submit(self, core: Raft, now_s: float) -> None:
-        """Hand over what has gathered."""
+        """Take the queued proposals."""
         gathered = []
         for data, term, answer in self._gathered:
             if term is not None and term != core.state.term:
@@ -88,7 +88,7 @@ class PendingProposals:
         return answer
 
     def applied(self, entry: Entry) -> None:
-        """An entry is applied: whoever proposed it, or lost its place to it, is notified."""
+        """An entry is applied: complete its proposal, or fail the one whose index it took."""
         waiting = self._waiting.pop(entry.index, None)
         if waiting is None:
             return
@@ -99,13 +99,13 @@ class PendingProposals:
             _settle(answer, NotLeader(NO_NODE, "another leader's entry took the place"))
 
     def skipped_until(self, index: int) -> None:
-        """A snapshot stands for all entries until ``index``; which they were is not known."""
+        """A snapshot replaced all entries until ``index``; which they were is not known."""
         for place in [place for place in self._waiting if place <= index]:
             _, answer = self._waiting.pop(place)
             _settle(answer, OutcomeUnknown("this node was brought up to date by a snapshot"))
 
     def _expire_gathered(self, answer: asyncio.Future[int]) -> None:
-        """Take back a proposal that was never handed over, because this node's disk is slow."""
+        """Withdraw a proposal that was not passed to the core, because this node's disk is slow."""
         left = [waiting for waiting in self._gathered if waiting[2] is not answer]
         if len(left) == len(self._gathered):
             return
@@ -135,7 +135,7 @@ class PendingProposals:
 
 
 class PendingReads:
-    """Reads in rounds: those that gather while one is asked for share the next."""
+    """Reads in rounds: those that arrive while a round is in flight share the next."""
 
     def __init__(self) -> None:
         self._gathering: asyncio.Future[int] | None = None
@@ -145,7 +145,7 @@ class PendingReads:
 
     @property
     def is_gathering(self) -> bool:
-        """Whether a round waits to be asked for."""
+        """Whether a round is waiting to be started."""
         return self._gathering is not None
 
     def join(self) -> asyncio.Future[int]:
@@ -155,7 +155,7 @@ class PendingReads:
         return self._gathering
 
     async def safe_index(self, wake: asyncio.Event, retry_s: float) -> int:
-        """The index from which on a read that begins now is safe."""
+        """The index from which on a read that starts now is safe."""
         while True:
             answer = self.join()
             wake.set()
@@ -165,22 +165,22 @@ class PendingReads:
             self.forget(answer)
 
     def begin(self) -> int:
-        """The round that gathered is asked for now; its number."""
-        assert self._gathering is not None, "nobody waits"
+        """Start the round that is waiting; its number."""
+        assert self._gathering is not None, "no read is waiting"
         self._context += 1
-        while len(self._asked) >= WAITING_MAX:  # rounds whose answer was lost; others replace them
+        while len(self._asked) >= WAITING_MAX:  # rounds whose answer was lost
             self._asked.pop(next(iter(self._asked)))
         self._asked[self._context], self._gathering = self._gathering, None
         return self._context
 
     def answered(self, context: int, index: int) -> None:
-        """A round came back."""
+        """A round was confirmed."""
         answer = self._asked.pop(context, None)
         if answer is not None and not answer.done():
             answer.set_result(index)
 
     def forget(self, answer: asyncio.Future[int]) -> None:
-        """Nobody waits for this round any more."""
+        """No read waits for this round any longer."""
         for context in [context for context, asked in self._asked.items() if asked is answer]:
             del self._asked[context]
 
@@ -209,7 +209,7 @@ class PendingReads:
         rounds = [*self._asked.values(), *([self._gathering] if self._gathering else [])]
         for answer in rounds:
             _settle(answer, error)
-            answer.exception()  # somebody may have given up waiting for it
+            answer.exception()  # its caller may have given up
         for _, waiter in self._applied:
             if not waiter.done():
                 waiter.set_exception(error)

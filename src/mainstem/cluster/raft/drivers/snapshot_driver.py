@@ -1,11 +1,11 @@
-"""Snapshots on their way between two nodes, one piece at a time.
+"""Transfer of snapshots between two nodes, one chunk at a time.
 
     leader    MsgSnapChunk(position) ──▶  follower   writes it
               ◀── MsgSnapChunkResp(position of the next one)
 
-A piece that is not answered is sent again; a snapshot that does not get through is reported to the
-core, which tries again later. The follower's core hears of a snapshot when all of it has arrived
-and is sound.
+A chunk that is not answered is sent again; a failed transfer is reported to the
+core, which tries again later. The follower's core gets a snapshot when all of it has arrived
+and is verified.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotFiles(Protocol):
-    """The part of storage that is asked for here."""
+    """The part of storage that snapshot transfer uses."""
 
     async def outgoing(self, meta: SnapshotMeta) -> OutgoingSnapshot | None:
-        """A snapshot to be sent; None when a newer one has taken its place."""
+        """A snapshot to be sent; None when a newer one has replaced it."""
         ...
 
     async def read(self, snapshot: OutgoingSnapshot, position: int, size: int) -> bytes:
-        """Read a piece of a snapshot."""
+        """Read a chunk of a snapshot."""
         ...
 
     async def incoming(self, meta: SnapshotMeta, total_bytes: int) -> IncomingSnapshot:
-        """Reserve space for a snapshot that is announced."""
+        """Reserve space for an announced snapshot."""
         ...
 
     async def receive(self, snapshot: IncomingSnapshot, data: bytes) -> None:
-        """The next piece of it."""
+        """Write the next chunk of it."""
         ...
 
 
@@ -73,7 +73,7 @@ class SnapshotSending:
         self._answers: dict[NodeId, asyncio.Future[int]] = {}
 
     def start(self, announced: RaftMessage) -> None:
-        """The core wants a snapshot to be sent; what went to the same node before is dropped."""
+        """Send a snapshot for the core; an earlier transfer to the same node is dropped."""
         if (task := self._tasks.get(announced.to)) is not None:
             task.cancel()
         task = asyncio.get_running_loop().create_task(self._run(announced))
@@ -87,7 +87,7 @@ class SnapshotSending:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What is under way."""
+        """The running transfers."""
         return list(self._tasks.values())
 
     async def _run(self, announced: RaftMessage) -> None:
@@ -130,7 +130,7 @@ class SnapshotSending:
             snapshot.close()
 
     async def _exchange(self, chunk: RaftMessage, wanted: int) -> int | None:
-        """Send a piece until it is answered; where to go on, None when that is no use."""
+        """Send a chunk until it is answered; the next position, None when the transfer is over."""
         for _ in range(ATTEMPTS_MAX):
             if not self._wanted(chunk.to):
                 return None
@@ -139,12 +139,12 @@ class SnapshotSending:
             self._send(chunk)
             await asyncio.wait({answer}, timeout=self._answer_timeout_s)
             if answer.done() and answer.result() in (0, wanted):
-                return answer.result()  # 0: the follower has begun anew
+                return answer.result()  # 0: the follower has started over
         return None
 
 
 class SnapshotReceiving:
-    """The one snapshot that may be on its way to this node."""
+    """The one snapshot that may be in transfer to this node."""
 
     def __init__(
         self,
@@ -161,16 +161,16 @@ class SnapshotReceiving:
         self._busy = False
 
     def installed(self) -> IncomingSnapshot:
-        """The snapshot that the core has accepted, to be kept by storage."""
+        """The snapshot that the core has accepted, for storage to install."""
         assert self._incoming is not None, "the core accepts what has arrived"
         return self._incoming
 
     def finished(self) -> None:
-        """Storage has kept it."""
+        """Storage has installed it."""
         self._drop()
 
     async def chunk(self, message: RaftMessage) -> None:
-        """A piece has come. Pieces that come while one is being written are sent again anyway.
+        """A chunk has arrived. Chunks that arrive while one is being written are sent again anyway.
 
         Raises:
             StorageFailed: it is unknown what the disk holds.
@@ -181,7 +181,7 @@ class SnapshotReceiving:
         try:
             await self._take(message)
         except (Unavailable, Corrupt, UnknownVersion) as error:  # the leader tries again later
-            _log.warning("a snapshot cannot be taken: %s", error)
+            _log.warning("a snapshot cannot be received: %s", error)
             self._drop()
         finally:
             self._busy = False
@@ -242,7 +242,7 @@ class SnapshotTraffic:
         self.receiving = SnapshotReceiving(files, send, self._arrived)
 
     async def chunk(self, message: RaftMessage) -> None:
-        """A piece has come; one of an earlier term is answered like any other message of it."""
+        """A chunk has arrived; one of an earlier term is answered like any other message of it."""
         if message.term < self._core.state.term:
             stale = msgspec.structs.replace(message, type=MessageType.MsgHeartbeat)
             self._core.step(stale, self._clock.monotonic())
@@ -251,14 +251,14 @@ class SnapshotTraffic:
             await self.receiving.chunk(message)
 
     def _arrived(self, message: RaftMessage) -> bool:
-        """Tell the core; whether it wants the snapshot."""
+        """Pass a snapshot to the core; whether it accepts it."""
         whole = msgspec.structs.replace(message, type=MessageType.MsgSnap, data=b"", position=0)
         self._core.step(whole, self._clock.monotonic())
         self._moved()
         return self._core.state.log.pending_snapshot == message.snapshot
 
     def _wanted(self, node: NodeId) -> bool:
-        """Whether the member still waits for it; another way may have led there meanwhile."""
+        """Whether the member still waits for it; it may have caught up in another way."""
         progress = self._core.state.tracker.progress.get(node)
         waits = progress is not None and progress.state is ProgressState.StateSnapshot
         return self._core.state.is_leader and waits

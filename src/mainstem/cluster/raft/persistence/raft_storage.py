@@ -1,7 +1,7 @@
-"""Everything that a Raft node keeps, in one folder: the log's files and the newest snapshot.
+"""The stored state of a Raft node, in one folder: the log's files and the newest snapshot.
 
 ``open`` blocks and is called once; the rest is awaited. The log has one thread, snapshots another:
-encoding and sending a large state holds up no vote and no entry.
+encoding and sending a large state delays no vote and no entry.
 An error of ``fsync`` is final: the page cache may have dropped what could not be written, so
 nothing is retried and the node must stop.
 """
@@ -59,11 +59,11 @@ class RaftStorage:
 
     @property
     def cut_bytes(self) -> int:
-        """How much a crash had left unfinished at the end of the log."""
+        """How many bytes a crash had left unfinished at the end of the log."""
         return self._wal.cut_bytes
 
     def open(self, initial_state: DurableState | None = None) -> DurableState:
-        """Read the stored state; an empty folder begins with ``initial_state``. Blocking.
+        """Read the stored state; an empty folder starts with ``initial_state``. Blocking.
 
         Raises:
             Corrupt: something that was once durable is damaged or missing.
@@ -78,7 +78,7 @@ class RaftStorage:
             begun = initial_state or DurableState()
             if newest is not None and meta != begun.snapshot:
                 raise Corrupt(
-                    "the snapshot is there, the log is not",
+                    "the snapshot exists, but the log does not",
                     subject=str(self._folder),
                     remedy=REMEDY,
                 )
@@ -104,25 +104,25 @@ class RaftStorage:
     async def save_snapshot(
         self, meta: SnapshotMeta, encode: Callable[[], bytes], *, keep: int
     ) -> None:
-        """Encode and keep a snapshot; forget what comes more than ``keep`` entries before it.
+        """Encode and keep a snapshot; drop entries more than ``keep`` before it.
 
         Raises:
-            Unavailable: there is no space for it; the log simply stays.
+            Unavailable: there is no space for it; the log is kept.
             StorageFailed: it is unknown what was kept.
         """
         await _on(self._snapshot_thread, lambda: self.save_snapshot_now(meta, encode()))
         await _on(self._log_thread, lambda: self.forget_now(meta.index - keep))
 
     async def outgoing(self, meta: SnapshotMeta) -> OutgoingSnapshot | None:
-        """A snapshot to be sent; None when a newer one has taken its place."""
+        """A snapshot to be sent; None when a newer one has replaced it."""
         return await _on(self._snapshot_thread, lambda: self._snapshots.outgoing(meta))
 
     async def read(self, snapshot: OutgoingSnapshot, position: int, size: int) -> bytes:
-        """A piece of a snapshot that is being sent."""
+        """A chunk of a snapshot that is being sent."""
         return await _on(self._snapshot_thread, lambda: snapshot.read(position, size))
 
     async def incoming(self, meta: SnapshotMeta, total_bytes: int) -> IncomingSnapshot:
-        """Reserve space for a snapshot that is announced.
+        """Reserve space for an announced snapshot.
 
         Raises:
             Unavailable: the disk is full.
@@ -130,7 +130,7 @@ class RaftStorage:
         return await _on(self._snapshot_thread, lambda: self.incoming_now(meta, total_bytes))
 
     async def receive(self, snapshot: IncomingSnapshot, data: bytes) -> None:
-        """The next piece; with the last one the snapshot is checked.
+        """Write the next chunk; with the last one the snapshot is verified.
 
         Raises:
             Corrupt: what has arrived is not what was sent.
@@ -139,7 +139,7 @@ class RaftStorage:
         await _on(self._snapshot_thread, lambda: self.receive_now(snapshot, data))
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the files."""
+        """Finish what is under way and close the files."""
         await _on(self._snapshot_thread, lambda: None)
         await _on(self._log_thread, self._wal.close)
         self.close_now()
@@ -173,7 +173,7 @@ class RaftStorage:
             raise self._no_space(error) from error
 
     def forget_now(self, index: int) -> None:
-        """Remove files of the log that a snapshot has made superfluous."""
+        """Remove files of the log that a snapshot has made obsolete."""
         try:
             self._wal.forget_until(index)
         except OSError as error:
@@ -223,7 +223,7 @@ class RaftStorage:
         """Join snapshot and entries, which overlap or meet."""
         first = entries[0].index if entries else meta.index + 1
         commit = max(hard_state.commit, meta.index)
-        if hard_state.term < meta.term:  # a snapshot was installed and the log not yet told so
+        if hard_state.term < meta.term:  # a snapshot was installed, not yet in the log
             hard_state = HardState(meta.term)
         hard_state = HardState(hard_state.term, hard_state.vote, commit)
         if first > meta.index + 1:
@@ -238,7 +238,7 @@ class RaftStorage:
         if place < len(entries) and entries[place].term == meta.term:
             if start is not None and start.index == first - 1:
                 return DurableState(hard_state, meta, start, tuple(entries))
-            # The term before the first entry is not known any more; that entry's own will do.
+            # The term before the first entry is no longer known; that entry's own will do.
             begin = EntryId(entries[0].index, entries[0].term)
             return DurableState(hard_state, meta, begin, tuple(entries[1:]))
         # The same: the entries that it replaced were never committed.

@@ -1,11 +1,11 @@
-"""Snapshots of the state machine as files, written whole, and the pieces in which they travel.
+"""Snapshots of the state machine as files, written whole and sent in chunks.
 
-    snapshot-00000000000000004711.snap     header | what it stands for | the state
-    incoming.new                           one on its way here, checked before it counts
+    snapshot-00000000000000004711.snap     header | what it covers | the state
+    incoming.new                           one in transfer to this node, verified before it counts
 
-A file is written under another name, synced and renamed, so that a snapshot which bears its name is
-complete. The same bytes travel between nodes, header included: their checksum is checked where they
-arrive.
+A file is written under a temporary name, synced and renamed, so that a snapshot under its final
+name is complete. The same bytes are sent between nodes, header included: the receiver
+verifies their checksum.
 """
 
 import os
@@ -34,7 +34,7 @@ _metas = msgspec.msgpack.Decoder(SnapshotMeta)
 
 
 class OutgoingSnapshot:
-    """A snapshot being read for somebody else; a newer one may take its name meanwhile."""
+    """A snapshot being read for another node; a newer one may replace the file meanwhile."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -45,14 +45,14 @@ class OutgoingSnapshot:
         return os.pread(self._fd, size, position)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class IncomingSnapshot:
-    """A snapshot arriving piece by piece, in order."""
+    """A snapshot that is received chunk by chunk, in order."""
 
     def __init__(self, path: Path, meta: SnapshotMeta, total_bytes: int) -> None:
         self.path = path
@@ -64,27 +64,27 @@ class IncomingSnapshot:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last piece is here."""
+        """Whether the last chunk has arrived."""
         return self.received_bytes == self.total_bytes
 
     def write(self, data: bytes) -> None:
-        """The next piece."""
+        """Write the next chunk."""
         write_all(self._fd, data, self.received_bytes)
         self.received_bytes += len(data)
 
     def check(self, sync: Callable[[int], None]) -> None:
-        """All has arrived: make it durable and see that it is sound.
+        """All has arrived: make it durable and verify it.
 
         Raises:
-            Corrupt: it is not, or it is another one than was announced.
+            Corrupt: it is damaged, or not the announced one.
         """
         sync(self._fd)
         meta, _ = _parse(self.path, self.path.read_bytes())
         if meta != self.meta:
-            raise Corrupt("another snapshot has arrived than was announced", subject=str(self.path))
+            raise Corrupt("the received snapshot is not the announced one", subject=str(self.path))
 
     def close(self) -> None:
-        """Let go of the file; it stays where it is."""
+        """Close the file; it stays where it is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -98,7 +98,7 @@ class SnapshotStorage:
         self._sync = sync
 
     def newest(self) -> tuple[SnapshotMeta, bytes] | None:
-        """What the newest snapshot stands for, and the state; None when there is none.
+        """What the newest snapshot covers, and the state; None when there is none.
 
         Raises:
             Corrupt: it is damaged.
@@ -115,16 +115,16 @@ class SnapshotStorage:
         self._forget_older(meta)
 
     def outgoing(self, meta: SnapshotMeta) -> OutgoingSnapshot | None:
-        """A snapshot to be sent; None when a newer one has taken its place."""
+        """A snapshot to be sent; None when a newer one has replaced it."""
         try:
             return OutgoingSnapshot(self._path(meta))
         except FileNotFoundError:
             return None
 
     def incoming(self, meta: SnapshotMeta, total_bytes: int) -> IncomingSnapshot:
-        """Reserve space for a snapshot that is announced.
+        """Reserve space for an announced snapshot.
 
-        One that was on its way before is dropped.
+        An earlier incomplete one is dropped.
         """
         if not HEADER.size <= total_bytes <= SNAPSHOT_BYTES_MAX:
             raise Corrupt(f"a snapshot of {total_bytes} bytes was announced")
@@ -135,7 +135,7 @@ class SnapshotStorage:
         incoming.check(self._sync)
 
     def install(self, incoming: IncomingSnapshot) -> bytes:
-        """Let a snapshot that was checked count; its state."""
+        """Install a verified snapshot; its state."""
         incoming.close()
         path = self._path(incoming.meta)
         if incoming.path.exists():  # else a first attempt got this far
@@ -168,5 +168,5 @@ def _parse(path: Path, data: bytes) -> tuple[SnapshotMeta, bytes]:
             try:
                 return _metas.decode(data[HEADER.size : until]), state
             except DECODE_ERRORS as error:
-                raise Corrupt(f"a snapshot that says {error}", subject=str(path)) from error
+                raise Corrupt(f"invalid metadata: {error}", subject=str(path)) from error
     raise Corrupt("the snapshot is damaged", subject=str(path), remedy=REMEDY)

@@ -4,9 +4,9 @@
     00000000000000000873.wal   header | mark | frame 873 | …          the last one is written to
 
 Every frame is synced before the next one is written. So all but the last frame must be sound, and a
-last frame that is not was never acknowledged: it is cut off. The *mark* says how far a file was
+last frame that is not was never acknowledged: it is cut off. The *mark* records how far a file was
 known to be durable; damage below it, or a sound frame behind a damaged one, is ``Corrupt``: a node
-that forgot a vote or an entry must not go on as if it had not.
+that lost a vote or an entry must not continue as if it had not.
 
 The first frame of a file repeats term and vote, so that older files can go as soon as a snapshot
 covers their entries.
@@ -51,7 +51,7 @@ REMEDY = (
 class WalFrame(msgspec.Struct, array_like=True, frozen=True):
     """What one write keeps, all of it or nothing.
 
-    ``start`` says that the log begins anew after that entry, because a snapshot was installed.
+    ``start``: the log starts over after that entry, because a snapshot was installed.
     """
 
     hard_state: HardState | None = None
@@ -102,10 +102,10 @@ class WalStorage:
         self._next_number = 1
         self._hard_state = HardState()
         self._failed = False
-        self.cut_bytes = 0  # what a crash had left unfinished
+        self.cut_bytes = 0  # bytes that a crash had left unfinished
 
     def open(self) -> tuple[HardState, EntryId | None, list[Entry]]:
-        """Read everything, cut a torn end; the state, where the log begins if known, the entries.
+        """Read everything, cut a torn end; the state, where the log starts if known, the entries.
 
         Raises:
             Corrupt: something that was once durable is damaged or missing.
@@ -123,7 +123,7 @@ class WalStorage:
             self._fd = os.open(self._segments[-1].path, os.O_RDWR | os.O_CLOEXEC)
             if self.cut_bytes:
                 os.ftruncate(self._fd, self._end)
-            # What the last life wrote but had not synced is visible now, so it must last.
+            # What the last process wrote but had not synced is visible now, so it must be durable.
             data = self._segments[-1].path.read_bytes()
             write_again(
                 self._fd, data, self._read_header(self._segments[-1].path, data)[1], self._end
@@ -153,7 +153,7 @@ class WalStorage:
             sync_folder(self._folder)
 
     def close(self) -> None:
-        """Let go of the file; its end is durable and marked."""
+        """Close the file; its end is durable and marked."""
         if self._fd >= 0:
             if not self._failed:
                 self._synced()
@@ -162,7 +162,7 @@ class WalStorage:
             self._fd = -1
 
     def fail(self, error: OSError) -> StorageFailed:
-        """Refuse everything from now on."""
+        """Refuse all further calls."""
         self._failed = True
         return StorageFailed(f"{error.strerror or error}", subject=str(self._folder))
 
@@ -198,12 +198,12 @@ class WalStorage:
         raise passing from error
 
     def _roll(self) -> None:
-        """Go on in a new file, whose first frame repeats what must not be forgotten."""
+        """Continue in a new file, whose first frame repeats term and vote."""
         old = self._fd
         try:
             self._new_segment()
         except OSError as error:
-            if is_not_replaced(error):  # the old file serves on
+            if is_not_replaced(error):  # the old file stays in use
                 return
             raise self.fail(error) from error
         os.close(old)

@@ -1,7 +1,7 @@
 """The Avro types of columns, by the types of the databases and the chosen modes. Pure.
 
-They follow what the converters into JSON give; dates and times are numbers with a hint, because the
-ends of time are beyond what readers make of Avro's own types for them.
+They correspond to the output of the JSON converters. Dates and times are numbers with a semantic
+name, because their extreme values exceed the range that readers support for Avro's logical types.
 """
 
 from typing import Final
@@ -49,7 +49,7 @@ _PLAIN_POSTGRES: Final = {
     "varbit": _BASE64,
     "point": _POINT,
 }
-# Types of a fixed width: the log always holds their values, and they fit.
+# Types of a fixed width: the log always contains their values, so no placeholder is needed.
 _FIXED_POSTGRES: Final = frozenset(
     {
         "int2",
@@ -69,7 +69,7 @@ _FIXED_POSTGRES: Final = frozenset(
 
 
 def postgres_column(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
-    """The type of a PostgreSQL column."""
+    """The Avro type of a PostgreSQL column."""
     return column(
         _postgres(info, config),
         placeholder=config.placeholder,
@@ -105,7 +105,7 @@ def _postgres_decimal(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
 
 
 def _decimal(precision: int, scale: int) -> Kind:
-    """Where Avro's decimal cannot be had, the bytes alone: the scale is the column's."""
+    """Avro's decimal where possible, else bytes only; the scale is that of the column."""
     fits = 0 < precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision
     return decimal(precision, scale) if fits else _BASE64
 
@@ -124,7 +124,7 @@ def _postgres_moment(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
 
 
 def mysql_column(of: ColumnType, config: MysqlCdcConfig) -> Kind:
-    """The type of a column of MySQL or MariaDB."""
+    """The Avro type of a MySQL or MariaDB column."""
     return column(_mysql(of, config), placeholder=config.placeholder, may_be_text=False)
 
 

@@ -1,9 +1,9 @@
-"""Events in Avro: the schemas of a table's events, and records out of JSON into Avro. Pure.
+"""Change events in Avro: the schemas of a table's events, and conversion of JSON records. Pure.
 
-Keys and values are in single-object encoding. Who reads them looks the writer's schema up by its
+Keys and values are in single-object encoding. A reader looks up the writer's schema by its
 fingerprint in the ``schema_topic``: a record there has the fingerprint in hexadecimal digits as its
-key, and the schema as its value. Every batch tells the schemas that it uses before it uses them, so
-that a repeated batch is the same and nothing has to be remembered; the topic is for compaction.
+key and the schema as its value. Every batch writes the schemas that it uses before it uses them, so
+a repeated batch is identical and no state is kept; the topic should be compacted.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,12 +163,12 @@ def _which(value: dict[str, Any]) -> TableSchemas:
 
 
 def in_format(records: Iterable[ChangeRecord], config: CdcConfig) -> Iterable[ChangeRecord]:
-    """Records as the settings want them: as they are, or in Avro with their schemas."""
+    """Records in the configured format: unchanged JSON, or Avro preceded by the schemas."""
     return records if config.format == "json" else _in_avro(records, schema_topic(config))
 
 
 def schema_topic(config: CdcConfig) -> str:
-    """Where schemas are told."""
+    """The topic of Avro schemas."""
     return config.schema_topic.format(database=config.database, name=config.source_name)
 
 
@@ -192,6 +192,6 @@ def _in_avro(records: Iterable[ChangeRecord], topic: str) -> Iterator[ChangeReco
 
 
 def _schema_record(coded: AvroEncoder, topic: str, at_us: int) -> ChangeRecord:
-    """A schema for who reads; its key is the fingerprint as a number is written."""
+    """The record of a schema; its key is the fingerprint in hexadecimal."""
     key = coded.fingerprint[::-1].hex().encode()
     return ChangeRecord(topic, key, msgspec.json.encode(coded.schema), at_us)

@@ -1,6 +1,6 @@
 """Avro schemas: their canonical form, their fingerprint, and single-object encoding. Pure.
 
-In single-object encoding a value stands behind a marker and the fingerprint of its schema:
+In single-object encoding a value follows a marker and the fingerprint of its schema:
 
     C3 01 | 8 bytes of CRC-64-AVRO, little endian | the value
 """
@@ -42,7 +42,7 @@ def fingerprint(canonical: bytes) -> int:
 
 
 def canonical_form(schema: Schema) -> bytes:
-    """The Parsing Canonical Form; names are full in our schemas already."""
+    """The Parsing Canonical Form; names in these schemas are already full names."""
     return msgspec.json.encode(_bare(schema))
 
 
@@ -65,7 +65,7 @@ def _bare(schema: Schema) -> Schema:
 
 
 def named_once(schema: Schema) -> Schema:
-    """The same schema with every type that has a name defined where it is met first."""
+    """The same schema with every named type defined at its first occurrence."""
     return _named(schema, set())
 
 
@@ -95,7 +95,7 @@ class TableSchemas(Struct, frozen=True):
 
 
 class AvroEncoder:
-    """A schema that values are written with."""
+    """A schema and its encoder."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -107,11 +107,11 @@ class AvroEncoder:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """As it stands before values."""
+        """The single-object header of the schema: marker and fingerprint."""
         return fingerprint(canonical_form(self.schema)).to_bytes(8, "little")
 
     @cached_property
     def write(self) -> Callable[[Any], bytes]:
-        """Writes a value, given as JSON has it, in single-object encoding."""
+        """Encodes a value, in its JSON representation, in single-object encoding."""
         head, encode = MARKER + self.fingerprint, self._kind.encode
         return lambda value: head + encode(value)

@@ -1,9 +1,9 @@
-"""Avro types for the values of events: each has its schema and writes the JSON value in Avro. Pure.
+"""Avro types for the values of events: each has a schema and encodes JSON values in Avro. Pure.
 
-Events are made as JSON. A kind takes a value as JSON has it (bytes as base64, for instance) and
-gives Avro's bytes, so that both formats cannot tell different things. Where a column can hold more
-than its type, such as the placeholder of a large value that was left as it was, it has a branch of
-text for it.
+Events are created as JSON. A type takes a value in its JSON representation (bytes as base64, for
+example) and returns Avro's bytes, so both formats always have the same content. Where a column can
+hold more than its type, such as the placeholder of an unchanged large value, it has a string branch
+for it.
 """
 
 import base64
@@ -17,35 +17,35 @@ import msgspec
 from msgspec import Struct
 
 Schema = Any
-"""A schema as JSON has it: a name, a list of branches, or an object."""
+"""A schema in JSON: a name, a list of branches, or an object."""
 
 _DOUBLE: Final = struct.Struct("<d")
 _FLOAT: Final = struct.Struct("<f")
 _LONG_SPAN: Final = 1 << 64
 _LONG_MAX: Final = (1 << 63) - 1
 _FLOAT_MAX: Final = 3.4028234663852886e38
-# Moments and places are the same for many events in a row, names for all of them.
+# Timestamps and log positions repeat in consecutive events, names in all events.
 CACHED_MAX: Final = 4_096
 DECIMAL_DIGITS_MAX: Final = 76  # of a fixed number of bytes; 32 of them
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 class Kind(Struct, frozen=True):
-    """A type: ``encode`` writes one value that is not null."""
+    """An Avro type: ``encode`` encodes one value that is not null."""
 
     schema: Schema
     encode: Callable[[Any], bytes]
 
 
 def safe_name(name: str) -> str:
-    """A name that Avro takes: letters, digits and underscores, no digit first."""
+    """A valid Avro name: letters, digits and underscores, no digit first."""
     safe = _UNSAFE.sub("_", name)
     return f"_{safe}" if not safe or safe[0].isdigit() else safe
 
 
 @lru_cache(maxsize=CACHED_MAX)
 def long(value: int) -> bytes:
-    """A whole number, the small ones in few bytes; beyond 63 bits it is told as negative."""
+    """An integer as zig-zag varint; values beyond 63 bits wrap to negative ones."""
     if value > _LONG_MAX:
         value -= _LONG_SPAN
     number = (value << 1) ^ (value >> 63)
@@ -58,7 +58,7 @@ def long(value: int) -> bytes:
 
 
 def string(value: Any) -> bytes:
-    """Text; what JSON has as something else is told as JSON."""
+    """A string; values of other JSON types are written as their JSON text."""
     raw = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     return long(len(raw)) + raw
 
@@ -93,12 +93,12 @@ BOOLEAN: Final = Kind("boolean", _boolean)
 
 
 def annotated(kind: Kind, meaning: str) -> Kind:
-    """A type with a hint of what its numbers count, in the words that Debezium uses."""
+    """A type with a semantic name as ``connect.name``, as in Debezium."""
     return Kind({"type": kind.schema, "connect.name": meaning}, kind.encode)
 
 
 def binary(mode: str) -> Kind:
-    """Bytes that JSON has as text of one of the binary modes."""
+    """Bytes whose JSON representation is text of one of the binary modes."""
     if mode == "hex":
         return Kind("bytes", lambda value: _sized(bytes.fromhex(value)))
     if mode == "base64-url-safe":
@@ -107,10 +107,10 @@ def binary(mode: str) -> Kind:
 
 
 def decimal(precision: int, scale: int) -> Kind:
-    """A decimal that JSON has as base64 of its unscaled bytes.
+    """A decimal whose JSON representation is base64 of its unscaled bytes.
 
-    A fixed type whose name tells precision and scale: fingerprints leave out all else, and a column
-    whose scale was changed must not have the fingerprint that it had.
+    A fixed type whose name contains precision and scale: fingerprints cover nothing else of them,
+    and a column whose scale was changed must get another fingerprint.
     """
     size = (10**precision).bit_length() // 8 + 1
     schema = {
@@ -130,7 +130,7 @@ def decimal(precision: int, scale: int) -> Kind:
 
 
 def record(name: str, fields: Sequence[tuple[str, Kind]]) -> Kind:
-    """An object; fields whose names Avro does not take are renamed, and say what they were."""
+    """A record; fields whose names are invalid in Avro are renamed and keep the original name."""
     listed: list[dict[str, Schema]] = []
     taken: set[str] = set()
     for label, kind in fields:
@@ -174,7 +174,7 @@ def optional(kind: Kind) -> Kind:
 
 
 def column(kind: Kind, *, placeholder: str, may_be_text: bool) -> Kind:
-    """The value of a column. Without a branch of text, a placeholder is told as null."""
+    """The value of a column. Without a string branch, a placeholder is written as null."""
     if kind.schema == "string":
         return optional(kind)
     write, fits = kind.encode, _fits(kind.schema)
@@ -191,7 +191,7 @@ def column(kind: Kind, *, placeholder: str, may_be_text: bool) -> Kind:
 
 
 def _fits(schema: Schema) -> Callable[[Any], bool]:
-    """Whether a value can be of a type, as far as columns hold values that cannot."""
+    """Whether a value can be of a type, as far as columns can hold other values."""
     bare = schema.get("type") if isinstance(schema, dict) else schema
     if bare in {"int", "long"}:
         return lambda value: isinstance(value, int)

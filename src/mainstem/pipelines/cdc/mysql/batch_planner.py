@@ -1,9 +1,9 @@
-"""How far a batch goes along the log: by where transactions end, within its bound.
+"""Decides where a batch ends in the binlog: at the end of a transaction, within its limits.
 
-The driver reads ahead of the tasks (``binlog_scanner``); unwanted tables make no batches. A table
-that is read again takes its turn with the stream: the batch of a chunk ends exactly at the place in
-the log that was its end when the chunk had been read. Signals are heeded before Spark is told of
-the place behind them, so that none is lost.
+The driver scans the log ahead of the tasks (``binlog_scanner``); tables that are not captured cause
+no batches. Incremental snapshots alternate with the stream: the batch of a chunk ends exactly where
+the log ended after the chunk was read. Signals are applied before Spark gets an offset after
+them, so that none is lost.
 """
 
 import time
@@ -38,7 +38,7 @@ _NO_BOUND: Final = 1 << 62
 
 
 class _Quiet(Struct, frozen=True):
-    """A place up to which nothing of ours happened since ``start``."""
+    """A position up to which the log has no captured changes since ``start``."""
 
     start: BinlogPosition
     spot: BinlogPosition
@@ -47,7 +47,7 @@ class _Quiet(Struct, frozen=True):
 
 
 class MysqlBatchPlanner:
-    """Decides how far batches go along the log; one object per run of a query."""
+    """Decides where batches end in the log; one object per run of a query."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class MysqlBatchPlanner:
         """The end of the batch after ``start``; ``start`` itself when there is nothing new."""
         self._watch(start)
         end = self._chunk(start, rows_max) or self._streamed(start, rows_max, cap)
-        if end == start:  # perhaps a signal was all that was new
+        if end == start:  # the only new event may have been a signal
             end = self._chunk(start, rows_max) or end
         return end
 
     def _watch(self, start: MysqlOffset) -> None:
-        """Tell now and then how much of the log is still to be read."""
+        """Report at intervals how much of the log is still to be read."""
         if time.monotonic() - self._watched_at < WATCH_EVERY_S:
             return
         self._watched_at = time.monotonic()
@@ -87,7 +87,7 @@ class MysqlBatchPlanner:
         write_gauges(self._folder, {"log_behind_bytes": max(0, kept - start.spot.position)})
 
     def _chunk(self, start: MysqlOffset, rows_max: int | None) -> MysqlOffset | None:
-        """A chunk of a table that is read again, and the log up to where the chunk saw it."""
+        """Read a chunk of an incremental snapshot; its batch ends where the log ended then."""
 
         def walk(until: BinlogPosition, watch: Watch) -> BinlogScanner:
             walker = self._walker(start, start.spot, start.gtid)
@@ -96,7 +96,7 @@ class MysqlBatchPlanner:
 
         if not self._increment.is_due:
             return None
-        # Changes that a snapshot told already would be in neither the chunk nor the log.
+        # Changes that a snapshot already contains would be in neither the chunk nor the log.
         passed = self._quiet.spot if self._quiet.start == start.spot else start.spot
         if _stamped_until(start) > passed.order:
             return None
@@ -137,7 +137,7 @@ class MysqlBatchPlanner:
         )
 
     def _counter(self, spot: BinlogPosition, rows_max: int | None) -> Watch:
-        """Counts the records of events where that matters."""
+        """Counts the records of events if the number of rows is limited."""
         if rows_max is None:
             return lambda event: 0
         decoder = MysqlChangeDecoder(self._config, self._routes, self._origin, MysqlLogSpan(spot))
@@ -151,7 +151,7 @@ class MysqlBatchPlanner:
         rows_max: int | None,
         bytes_max: int,
     ) -> None:
-        """To the end of the last transaction that still fits, or of the first if none does."""
+        """Scan to the end of the last transaction within the limits, or of the first if none is."""
         if until.order <= walker.spot.order:
             return
         rows_max = _NO_BOUND if rows_max is None else rows_max
@@ -172,7 +172,7 @@ class MysqlBatchPlanner:
             server.close()
 
     def _handle_signals(self, walker: BinlogScanner) -> None:
-        """Do what signals say; remembered before Spark knows of the place behind them."""
+        """Apply signals; their effect is stored before Spark gets an offset after them."""
         end, handled = walker.spot.order, self._increment.handled_until
         signals = [signal for place, signal in walker.signals if handled < place <= end]
         emptied = tuple(name for place, name in walker.emptied if place < end)
@@ -192,7 +192,7 @@ class MysqlBatchPlanner:
         )
 
     def _idle(self, start: MysqlOffset, quiet: _Quiet, cap: BinlogPosition | None) -> MysqlOffset:
-        """Nothing of ours happened; files that nobody needs must be left all the same."""
+        """Handle a log without captured changes: advance past files that are no longer needed."""
         if cap is not None:
             return start
         interval_ms = self._config.heartbeat_interval_ms
@@ -208,10 +208,10 @@ class MysqlBatchPlanner:
 def log_records(
     config: MysqlCdcConfig, routes: Sequence[TableRoute], begun: MysqlOffset, until: MysqlOffset
 ) -> Iterator[ChangeRecord]:
-    """The changes between two places of the log.
+    """The changes between two positions of the log.
 
     Raises:
-        Unavailable: the log ended before.
+        Unavailable: the log ended before ``until``.
     """
     server = MysqlCdcServer(config)
     try:
@@ -224,7 +224,7 @@ def log_records(
                 return
         raise Unavailable(
             ErrorCode.COORDINATOR_UNAVAILABLE,
-            f"the log ended at {decoder.spot}",
+            f"the binary log ended early, at {decoder.spot}",
             subject=str(until.spot),
             remedy="if the server was restored, remove the pipeline's state folder",
         )
@@ -233,7 +233,7 @@ def log_records(
 
 
 def _stamped_until(start: MysqlOffset) -> int:
-    """The place up to which a snapshot may hold changes already."""
+    """The position up to which a snapshot may already contain changes."""
     return stamping.Stamps(stamping.decode(start.stamps)).until if start.stamps else 0
 
 

@@ -1,9 +1,9 @@
-"""MySQL's own form of JSON, as the log holds it, into the text that a query answers with. Pure.
+"""Decodes MySQL's binary JSON, as in the binary log, to the text that a query returns. Pure.
 
-    document = kind, value        object = count, size, keys' places, values' places, keys, values
+    document = kind, value        object = count, size, key offsets, value offsets, keys, values
 
-Places count from the beginning of the object or array that they are in. Small numbers and words
-stand where the place of another value would.
+Offsets count from the start of the enclosing object or array. Small numbers and literals are stored
+inline, in place of the offset.
 """
 
 import base64
@@ -16,7 +16,7 @@ import msgspec
 from mainstem.model.errors import Corrupt
 
 DEPTH_MAX: Final = 100
-"""What MySQL allows."""
+"""The nesting limit of MySQL."""
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = range(4)
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
 _OPAQUE: Final = 15
@@ -37,17 +37,17 @@ Decimals = Callable[[bytes, int, int, int], bytes]
 
 
 def json_text(document: bytes, decimal: Decimals) -> bytes:
-    """The text of a document; ``decimal`` reads packed decimals.
+    """The text of a document; ``decimal`` decodes packed decimals.
 
     Raises:
-        Corrupt: it is none.
+        Corrupt: it is not a valid document.
     """
     if not document:
         return b"null"
     try:
         return _Reader(document[1:], decimal).text(document[0], 0)
     except (struct.error, IndexError) as error:
-        raise Corrupt(f"a JSON document that ends too early: {error}", subject="binlog") from None
+        raise Corrupt(f"truncated JSON document: {error}", subject="binlog") from None
 
 
 class _Reader:
@@ -58,7 +58,7 @@ class _Reader:
     def text(self, kind: int, at: int, depth: int = 0) -> bytes:
         if kind <= _LARGE_ARRAY:
             if depth > DEPTH_MAX:
-                raise Corrupt("a JSON document that is too deep", subject="binlog")
+                raise Corrupt("JSON document is nested too deeply", subject="binlog")
             return self._container(kind, at, depth)
         if kind == _LITERAL:
             return _LITERALS[self._data[at]]
@@ -72,7 +72,7 @@ class _Reader:
             return _quoted(self._bytes(at))
         if kind == _OPAQUE:
             return self._opaque(self._data[at], self._bytes(at + 1))
-        raise Corrupt(f"a JSON value of kind {kind}", subject="binlog")
+        raise Corrupt(f"unknown kind of JSON value: {kind}", subject="binlog")
 
     def _container(self, kind: int, at: int, depth: int) -> bytes:
         is_large, is_object = kind in {_LARGE_OBJECT, _LARGE_ARRAY}, kind <= _LARGE_OBJECT
@@ -107,7 +107,7 @@ class _Reader:
                 yield self.text(kind, start + place, depth + 1)
 
     def _bytes(self, at: int) -> bytes:
-        """A length of seven bits per byte, then so many bytes."""
+        """A string: its length in 7 bits per byte, then its bytes."""
         size = shift = 0
         while True:
             byte = self._data[at]
@@ -121,7 +121,7 @@ class _Reader:
         return value
 
     def _opaque(self, kind: int, value: bytes) -> bytes:
-        """A value of one of SQL's types, which JSON itself does not have."""
+        """A value of an SQL type that JSON itself does not have."""
         if kind == _DECIMAL:
             return self._decimal(value, 2, value[0], value[1])
         if kind in _DATES:
@@ -146,7 +146,7 @@ def _quoted(value: bytes) -> bytes:
 
 
 def double_text(value: float) -> bytes:
-    """A number in as few digits as tell it from others, written as the server does."""
+    """A number in the shortest form that is unambiguous, formatted as the server does."""
     sign, text = ("-", repr(-value)) if value < 0 or repr(value)[0] == "-" else ("", repr(value))
     mantissa, _, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")

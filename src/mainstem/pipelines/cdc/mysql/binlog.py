@@ -1,12 +1,11 @@
-"""The binary log of MySQL and MariaDB: events of a dump, from bytes to values. Pure.
+"""The binary log of MySQL and MariaDB: decodes the events of a dump. Pure.
 
-A table is described by the log itself, right before its rows (``binlog_row_metadata = FULL``):
-names, signs, character sets, members of enumerations and the key are those of that moment. So a
-span of the log means the same however the table was altered since, and no history of schemas is
-kept anywhere.
+The log itself describes a table right before its rows (``binlog_row_metadata = FULL``): names,
+signs, character sets, members of enumerations and the key are those at that time. So a span of the
+log has the same meaning however the table was altered since, and no schema history is stored.
 
-Promises: bytes that make no sense are ``Corrupt``; an event that would hide changes from us
-(compressed, partial) is refused with the setting that avoids it.
+Guarantees: invalid bytes raise ``Corrupt``; an event that would hide changes (compressed, partial)
+is refused with the setting that avoids it.
 """
 
 import struct
@@ -26,7 +25,7 @@ _DELETES: Final = frozenset({25, 32})
 ROWS: Final = _INSERTS | _UPDATES | _DELETES
 _SECOND_VERSION: Final = 30
 _REFUSED: Final = {
-    26: "changes are missing in the log: remove the pipeline's state folder to begin anew",
+    26: "changes are missing in the log: remove the pipeline's state folder to start over",
     39: "set binlog_row_value_options to an empty value",
     40: "set binlog_transaction_compression = OFF",
     42: "leave gtid_next at AUTOMATIC: names with tags are not read",
@@ -60,7 +59,7 @@ BINARY_CHARSET: Final = 63
 
 
 class Header(Struct, frozen=True):
-    """What every event begins with; ``end`` is where the next one begins in its file."""
+    """The header of an event; ``end`` is the position of the next one in its file."""
 
     at_s: int
     kind: int
@@ -70,14 +69,14 @@ class Header(Struct, frozen=True):
 
 
 class Rotate(Struct, frozen=True):
-    """The log goes on in another file."""
+    """The log continues in another file."""
 
     file: str
     position: int
 
 
 class Gtid(Struct, frozen=True):
-    """A transaction begins; one that stands alone has no end of its own."""
+    """The start of a transaction; a standalone one has no end event."""
 
     text: str
     stands_alone: bool
@@ -92,7 +91,7 @@ class Query(Struct, frozen=True):
 
 
 class LoggedColumn(Struct, frozen=True):
-    """A column as the log describes it; ``meta`` are the two numbers of its type."""
+    """A column as described in the log; ``meta`` are the two metadata bytes of its type."""
 
     name: str
     kind: int
@@ -103,7 +102,7 @@ class LoggedColumn(Struct, frozen=True):
 
 
 class LoggedTable(Struct, frozen=True):
-    """A table as the log describes it."""
+    """A table as described in the log."""
 
     database: str
     name: str
@@ -112,7 +111,7 @@ class LoggedTable(Struct, frozen=True):
 
 
 class RowsEvent(Struct, frozen=True):
-    """Rows of one table, not decoded yet; ``present`` tells columns of old and new rows."""
+    """Rows of one table, not decoded yet; ``present`` lists the columns of old and new rows."""
 
     op: str
     present: tuple[tuple[int, ...], ...]
@@ -122,9 +121,9 @@ class RowsEvent(Struct, frozen=True):
 
 
 class Checksums:
-    """Takes the checksums off the events of a dump, and looks at them.
+    """Verifies and removes the checksums of the events of a dump.
 
-    ``is_on`` is what the server does now; every file says in its first event whether it has them.
+    ``is_on`` is the server's current setting; the first event of every file states its own.
     """
 
     def __init__(self, *, is_on: bool) -> None:
@@ -134,7 +133,7 @@ class Checksums:
         """The event without its checksum.
 
         Raises:
-            Corrupt: it is not the event that was written.
+            Corrupt: the checksum does not match.
         """
         if len(event) < HEADER.size:
             raise Corrupt(f"an event of {len(event)} bytes", subject="binlog")
@@ -144,23 +143,23 @@ class Checksums:
         if not self._is_on:
             return event
         bare = event[:-_CHECKSUM_BYTES]
-        # The server changes the first event of a file for whoever asks in the middle of it.
+        # The server alters the first event of a file for a dump that starts in the middle of it.
         if kind != FORMAT and zlib.crc32(bare) != int.from_bytes(
             event[-_CHECKSUM_BYTES:], "little"
         ):
-            raise Corrupt(f"an event of kind {kind} whose checksum is wrong", subject="binlog")
+            raise Corrupt(f"wrong checksum of an event of kind {kind}", subject="binlog")
         return bare
 
 
 def header(event: bytes) -> Header:
-    """The first bytes of an event."""
+    """Decode the header of an event."""
     if len(event) < HEADER.size:
         raise Corrupt(f"an event of {len(event)} bytes", subject="binlog")
     at_s, kind, server_id, size, end, _ = HEADER.unpack_from(event)
     if kind in _REFUSED:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"the log holds an event of kind {kind}, which is not read",
+            f"the binary log contains an event of kind {kind}, which is not supported",
             subject="binlog",
             remedy=_REFUSED[kind],
         )
@@ -168,19 +167,19 @@ def header(event: bytes) -> Header:
 
 
 def rotate(event: bytes) -> Rotate:
-    """The next file."""
+    """Decode the name and position of the next file."""
     (position,) = struct.unpack_from("<Q", event, HEADER.size)
     return Rotate(event[HEADER.size + 8 :].decode(), position)
 
 
 def mariadb_gtid(event: bytes, server_id: int) -> Gtid:
-    """MariaDB's name of a transaction: domain, server, number."""
+    """The GTID of a MariaDB transaction: domain, server, sequence number."""
     sequence, domain, flags = struct.unpack_from("<QIB", event, HEADER.size)
     return Gtid(f"{domain}-{server_id}-{sequence}", bool(flags & _STANDALONE))
 
 
 def mysql_gtid(event: bytes) -> Gtid:
-    """MySQL's name of a transaction: the server's UUID and a number."""
+    """The GTID of a MySQL transaction: the server's UUID and a number."""
     at = HEADER.size + 1
     sid = event[at : at + 16].hex()
     (number,) = struct.unpack_from("<Q", event, at + 16)
@@ -189,14 +188,14 @@ def mysql_gtid(event: bytes) -> Gtid:
 
 
 def gtid(event: bytes, head: Header) -> Gtid:
-    """The name of a transaction, whoever wrote it."""
+    """The GTID of a transaction of either server."""
     if head.kind == MARIADB_GTID:
         return mariadb_gtid(event, head.server_id)
     return mysql_gtid(event)
 
 
 def query(event: bytes) -> Query:
-    """A statement and the database that it was said in."""
+    """Decode a statement and its default database."""
     at = HEADER.size
     thread, _, database_bytes, _, status_bytes = struct.unpack_from("<IIBHH", event, at)
     at += 13 + status_bytes
@@ -205,7 +204,7 @@ def query(event: bytes) -> Query:
 
 
 def rows(event: bytes, kind: int) -> RowsEvent:
-    """Rows of a table that was described before."""
+    """Decode the rows event of a table that was described before."""
     at = HEADER.size + 8
     if kind >= _SECOND_VERSION:
         (extra_bytes,) = struct.unpack_from("<H", event, at)
@@ -225,23 +224,23 @@ def _set_bits(data: bytes, at: int, width: int) -> tuple[int, ...]:
 
 
 def length(data: bytes, at: int) -> tuple[int, int]:
-    """A number of one, three, four or nine bytes, and where it ends."""
+    """Decode a length-encoded integer; returns it and where it ends."""
     first = data[at]
     if first < 0xFB:
         return first, at + 1
     size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(first, 0)
     if not size:
-        raise Corrupt(f"no length begins with {first}", subject="binlog")
+        raise Corrupt(f"invalid first byte of a length: {first}", subject="binlog")
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
 def table_number(event: bytes) -> int:
-    """The number that a description gives to its table, and rows have."""
+    """The table id that links a table map event to rows events."""
     return int.from_bytes(event[HEADER.size : HEADER.size + 6], "little")
 
 
 def table_name(event: bytes) -> str:
-    """The table that a description is of, ``database.table``."""
+    """The table of a table map event, ``database.table``."""
     at = HEADER.size + 8
     database = event[at + 1 : at + 1 + event[at]].decode()
     at += event[at] + 2
@@ -249,7 +248,7 @@ def table_name(event: bytes) -> str:
 
 
 def table_map(event: bytes, *, shapes_have_charsets: bool = True) -> LoggedTable:
-    """The description of a table; MariaDB counts shapes among the texts, MySQL does not.
+    """Decode the description of a table; only MariaDB counts geometries among the strings.
 
     Raises:
         InvalidRequest: the server does not log names of columns.
@@ -268,10 +267,10 @@ def table_map(event: bytes, *, shapes_have_charsets: bool = True) -> LoggedTable
     if width and _COLUMN_NAMES not in metadata:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            "the log does not name the columns of its tables",
+            "the binary log has no column names",
             subject=f"{database}.{name}",
             remedy="SET GLOBAL binlog_row_metadata = FULL, and remove the pipeline's state folder"
-            " to begin anew behind the rows that were logged without names",
+            " to start over after the rows that were logged without names",
         )
     texts = _TEXTS | {GEOMETRY} if shapes_have_charsets else _TEXTS
     return LoggedTable(database, name, *_columns(kinds, metas, metadata, texts))
@@ -292,14 +291,14 @@ def _fields(event: bytes, at: int) -> list[tuple[int, bytes]]:
 
 
 def _metas(kinds: list[int], data: bytes) -> list[tuple[int, int]]:
-    """The numbers of every type; enumerations and sets are told from texts, in ``kinds`` itself."""
+    """The metadata of every column; replaces STRING by ENUM or SET in ``kinds`` if needed."""
     metas, at = [], 0
     for place, kind in enumerate(kinds):
         size = _META_BYTES.get(kind, 0)
         first, second = (*data[at : at + size], 0, 0)[:2]
         at += size
         if kind == STRING:
-            # Lengths over 255 have two bits in the byte of the type, turned over.
+            # Lengths over 255 have two bits in the type byte, inverted.
             if first & 0x30 != 0x30:
                 second |= ((first & 0x30) ^ 0x30) << 4
                 first |= 0x30

@@ -1,6 +1,6 @@
-"""A walk along the log that tells no rows: where transactions end, what they touch, signals. Pure.
+"""Scans the binary log without decoding rows: ends of transactions, tables, signals. Pure.
 
-It costs a fraction of telling, and says beforehand how far a batch can go.
+This costs a fraction of decoding and determines in advance where a batch can end.
 """
 
 import logging
@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class BinlogScanner:
-    """Passes by events, and settles where no transaction is open.
+    """Scans events and stops at positions where no transaction is open.
 
-    ``spot`` and ``gtid`` are where it settled last; ``signals`` and ``emptied`` (tables that were
-    truncated after a part of their snapshot) have their places with them.
+    ``spot`` and ``gtid`` are the last such position; ``signals`` and ``emptied`` (tables that were
+    truncated after a part of their snapshot) have their positions in the log.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class BinlogScanner:
 
     @property
     def gtid(self) -> str:
-        """The name of the place where it settled."""
+        """The GTID set at ``spot``."""
         return self._gtids.text
 
     def passes(self, event: bytes) -> bool:
-        """Take the next event; whether a batch may end behind it."""
+        """Process the next event; returns whether a batch may end after it."""
         decoder = self._decoder
         self.passed_bytes += len(event)
         for record in decoder.decode(event):
@@ -65,7 +65,7 @@ class BinlogScanner:
         return decoder.is_between and decoder.spot.order > self.spot.order
 
     def settle(self) -> None:
-        """Stay where the last event ended."""
+        """Move ``spot`` to the end of the last event."""
         for place, query in self._queries:
             self._note(place, query)
         self.spot = self._decoder.spot
@@ -75,7 +75,7 @@ class BinlogScanner:
         self._has_touched = False
 
     def mentions(self, table: str) -> bool:
-        """Whether a change of the schema could have been one of this table."""
+        """Whether a schema change since the start may concern this table."""
         return any(table.lower() in query.text.lower() for _, query in self._queries)
 
     def _note(self, place: int, query: log.Query) -> None:
@@ -99,14 +99,14 @@ class BinlogScanner:
 
 
 def _listening(config: MysqlCdcConfig) -> MysqlCdcConfig:
-    """Tells the rows of the signal table as they stand, and nothing else."""
+    """The settings for capturing inserted rows of the signal table only."""
     return plain(config, (config.signal_table or "",), skipped=("u", "d", "t"))
 
 
 def plain(
     config: MysqlCdcConfig, tables: Sequence[str], *, skipped: tuple[Operation, ...] = ()
 ) -> MysqlCdcConfig:
-    """The settings for tables whose primary keys and values are told as they stand."""
+    """The settings for capturing tables with their primary keys and unmodified values."""
     return MysqlCdcConfig(
         host=config.host,
         port=config.port,

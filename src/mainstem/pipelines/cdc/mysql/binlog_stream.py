@@ -1,7 +1,7 @@
-"""The log of a server: its events from a place on, and places that bear a name.
+"""The binary log of a server: reads events from a position, and finds positions by GTID.
 
-The log is had the way ``mysqlbinlog`` has it, as a replica without a number of its own: nothing is
-registered at the server, readers do not push one another out, and a dump ends with the log.
+The log is read as ``mysqlbinlog`` does, as a replica with server id 0: nothing is registered at the
+server, readers do not disconnect one another, and a dump ends at the end of the log.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from mainstem.pipelines.cdc.mysql.offset import BinlogPosition, MysqlOffset
 from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer, lost_log
 
 FIRST_POSITION: Final = 4
-"""Where events begin in every file, behind its mark."""
+"""The position of the first event in every file, after the magic number."""
 _COM_BINLOG_DUMP: Final = 0x12
 _COM_BINLOG_DUMP_GTID: Final = 0x1E
 _NON_BLOCKING: Final = 1
@@ -22,7 +22,7 @@ _SERVER_ID: Final = 0
 
 
 def events(server: MysqlCdcServer, start: BinlogPosition) -> Iterator[bytes]:
-    """The events from a place to the end of the log."""
+    """The events from a position to the end of the log."""
     asked = (
         start.position.to_bytes(4, "little")
         + _NON_BLOCKING.to_bytes(2, "little")
@@ -33,7 +33,7 @@ def events(server: MysqlCdcServer, start: BinlogPosition) -> Iterator[bytes]:
 
 
 def _events_after(server: MysqlCdcServer, gtid: str) -> Iterator[bytes]:
-    """The events of transactions that a name does not count among those behind it."""
+    """The events of transactions that a GTID set does not contain."""
     if server.flavour == "mariadb":
         server.run("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         server.run(f"SET @slave_connect_state = '{GtidState(gtid).text}'")
@@ -52,18 +52,18 @@ def _events_after(server: MysqlCdcServer, gtid: str) -> Iterator[bytes]:
 
 
 def locate(server: MysqlCdcServer, where: MysqlOffset) -> BinlogPosition:
-    """Where a stream goes on: the place where it stopped, or the one that bears its name here.
+    """Where a stream continues: the position where it stopped, or the one of its GTID set here.
 
     Raises:
-        InvalidRequest: the log does not go back so far, or has things in another order.
+        InvalidRequest: the log does not reach back that far, or has another order.
     """
     if where.server == server.identity:
         server.require(where.spot)
-        # Every MariaDB is number 1 unless somebody gave it another.
+        # The server id of every MariaDB is 1 unless it was configured.
         if server.flavour != "mariadb" or _is_at(server, where.spot, where.gtid):
             return where.spot
     if not where.gtid:
-        raise lost_log(str(where.spot), "it is another server's, and transactions have no names")
+        raise lost_log(str(where.spot), "the server is another one, and GTIDs are disabled")
     return _find(server, where.gtid)
 
 
@@ -76,7 +76,7 @@ def _find(server: MysqlCdcServer, gtid: str) -> BinlogPosition:
 
 
 def _first_after(reader: MysqlCdcServer, gtid: str) -> BinlogPosition | None:
-    """Where the first transaction begins that is not behind a name."""
+    """Where the first transaction starts that a GTID set does not contain."""
     file = ""
     try:
         for event in _events_after(reader, gtid):
@@ -95,10 +95,10 @@ def _is_at(server: MysqlCdcServer, spot: BinlogPosition, gtid: str) -> bool:
 
 
 def gtid_at(server: MysqlCdcServer, spot: BinlogPosition) -> str:
-    """The name of a place in the log."""
+    """The GTID set of a position in the log."""
     if server.flavour == "mariadb":
         return server.mariadb_gtid_at(spot)
-    # What a replica began with stands in none of its files.
+    # Transactions that were restored from a backup are in none of the files.
     state = GtidState(server.setting("gtid_purged"))
     reader = _another(server)
     try:
@@ -116,5 +116,5 @@ def gtid_at(server: MysqlCdcServer, spot: BinlogPosition) -> str:
 
 
 def _another(server: MysqlCdcServer) -> MysqlCdcServer:
-    """A session of its own, because a dump takes it whole."""
+    """A separate session, because a dump occupies its session."""
     return MysqlCdcServer(server.config)

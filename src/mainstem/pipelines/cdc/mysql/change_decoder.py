@@ -1,8 +1,8 @@
-"""From events of the log to records: what happened between two places of it. Pure.
+"""Decodes binary log events to records: the changes between two positions of the log. Pure.
 
-Promises: the same events give the same records however often they are told; a change of a key is a
-deletion of the old one and the appearance of the new one; a log that does not hold rows, because
-the server writes statements, is refused instead of passed over.
+Guarantees: the same events always give the same records; a change of a key is a deletion of the old
+key and a creation of the new one; a log that contains statements instead of rows is refused instead
+of skipped.
 """
 
 import re
@@ -41,11 +41,11 @@ _QUIET: Final = ("SAVEPOINT", "RELEASE", "ROLLBACK TO", "XA ")
 
 
 class MysqlCatalogue(Struct, frozen=True):
-    """What the log does not say: ``flavour`` is ``mariadb`` or ``mysql``.
+    """What the log does not contain: ``flavour`` is ``mariadb`` or ``mysql``.
 
     ``charsets`` are names of character sets by collation, ``declared`` types that look like others
-    in the log by ``database.table.column``, and ``uniques`` the columns that stand in for the key
-    of a table without one.
+    in the log by ``database.table.column``, and ``uniques`` the columns that are used as the key of
+    a table without one.
     """
 
     flavour: str
@@ -55,7 +55,7 @@ class MysqlCatalogue(Struct, frozen=True):
 
 
 class MysqlLogSpan(Struct, frozen=True):
-    """Where to begin, the moment to tell it at, and what snapshots hold already (``stamps``)."""
+    """Where to start, the time of the events, and what snapshots already contain (``stamps``)."""
 
     start: BinlogPosition
     at_ms: int = 0
@@ -68,11 +68,11 @@ class _Followed(Struct, frozen=True):
 
 
 class MysqlChangeDecoder:
-    """Turns events into records, one at a time, in the order of the log.
+    """Decodes events to records, one at a time, in the order of the log.
 
-    ``spot`` is where the next event begins, ``is_between`` whether no transaction is open there,
-    and ``gtid`` the name of the last one. Who wants to hear of changes of the schema makes
-    ``queries`` a list.
+    ``spot`` is where the next event starts, ``is_between`` whether no transaction is open there,
+    and ``gtid`` is that of the last transaction. If ``queries`` is a list, schema changes are added
+    to it.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class MysqlChangeDecoder:
         self.queries: list[tuple[int, log.Query]] | None = None
 
     def decode(self, data: bytes) -> Iterator[ChangeRecord]:
-        """The records of one event; ``spot`` has moved when the last is taken."""
+        """The records of one event; ``spot`` is updated after the last one."""
         head = log.header(data)
         if head.kind == log.ROTATE:
             moved = log.rotate(data)
@@ -118,7 +118,7 @@ class MysqlChangeDecoder:
             yield from self._end()
         elif head.kind == log.QUERY:
             yield from self._on_query(head, log.query(data))
-        if head.end:  # what the server makes up for a dump has no place in the file
+        if head.end:  # events that the server generates for a dump have no position in the file
             self.spot = BinlogPosition(self.spot.file, head.end)
 
     def _begin(self, gtid: log.Gtid) -> None:
@@ -150,10 +150,10 @@ class MysqlChangeDecoder:
         if _WRITES.match(text) and matches(query.database, databases(self._config)):
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                f"the log of {query.database} holds a statement instead of rows: {text[:80]!r}",
+                f"the binlog of {query.database} has a statement instead of rows: {text[:80]!r}",
                 subject=str(self.spot),
-                remedy="set binlog_format = ROW, and remove the pipeline's state folder to begin"
-                " anew",
+                remedy="set binlog_format = ROW, and remove the pipeline's state folder to start"
+                " over",
             )
         yield from self._schema_changed(head, query)
         if self._stands_alone or not self._has_begun:
@@ -188,7 +188,7 @@ class MysqlChangeDecoder:
     def _is_emptied(self, full_name: str, place: int) -> bool:
         if "t" in self._skipped or not is_followed(full_name, self._config):
             return False
-        # What a snapshot has seen as a whole was told without what was taken away.
+        # A complete snapshot already reflects the truncation.
         return not self._stamps.holds(full_name, (), place)
 
     def _writer(self, shape: MysqlTableSchema) -> MysqlEventWriter:
@@ -228,14 +228,14 @@ class MysqlChangeDecoder:
             followed = self._by_number[number]
         except KeyError:
             raise Corrupt(
-                f"rows of table {number}, which was never described", subject=str(self.spot)
+                f"rows of table {number}, which has no table map event", subject=str(self.spot)
             ) from None
         if followed is None:
             return
         rows = log.rows(data, head.kind)
         if rows.width != len(followed.readers):
             raise Corrupt(
-                f"rows of {rows.width} columns where {len(followed.readers)} were described",
+                f"rows of {rows.width} columns, but the table map has {len(followed.readers)}",
                 subject=followed.writer.name,
             )
         for number, images in enumerate(_images(rows, followed.readers)):
@@ -333,7 +333,7 @@ class MysqlChangeDecoder:
         yield ChangeRecord(table.topic, key, value, event_source.at_us, headers, table.schemas)
 
     def _is_held(self, table: MysqlEventWriter, event_source: EventSource, values: Values) -> bool:
-        """Whether a snapshot that was taken up again has told of this change already."""
+        """Whether a resumed snapshot already contains this change."""
         stamps, place = self._stamps, event_source.spot.order
         if place >= stamps.until or not stamps.concerns(table.name):
             return False
@@ -341,7 +341,7 @@ class MysqlChangeDecoder:
 
 
 def truncated(query: log.Query) -> str | None:
-    """The table that a statement empties, if it does."""
+    """The table that a statement truncates; None for other statements."""
     found = _TRUNCATE.match(query.text)
     if found is None:
         return None
@@ -365,15 +365,15 @@ def _images(rows: log.RowsEvent, readers: Sequence[Read]) -> Iterator[list[Value
                     values[column], at = readers[column](data, at)
             images.append(values)
         if at > end:
-            raise Corrupt("a row longer than its event", subject="binlog")
+            raise Corrupt("a row exceeds its event", subject="binlog")
         yield images
 
 
 def is_followed(full_name: str, config: MysqlCdcConfig) -> bool:
-    """Whether a table's changes are told."""
+    """Whether a table's changes are captured."""
     return matches(full_name, config.chosen) and not matches(full_name, config.exclude_tables)
 
 
 def databases(config: MysqlCdcConfig) -> list[str]:
-    """Patterns of the databases that the tables are in."""
+    """Patterns of the databases of the captured tables."""
     return [pattern.partition(".")[0] for pattern in config.chosen]

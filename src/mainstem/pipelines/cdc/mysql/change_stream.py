@@ -1,11 +1,11 @@
-"""Follows one MySQL or MariaDB server: how far the next micro-batch goes. The driver's side.
+"""Captures one MySQL or MariaDB server: decides, in the driver, where micro-batches end.
 
-    begin ──▶ snapshot: files of the spool ──▶ stream: spans of the log, by where transactions end
+    start ──▶ snapshot: spool files ──▶ stream: spans of the log that end where transactions end
 
-Promises: a position that was given out can be read again until ``commit`` is told of a later one,
-by this process or another; a log that does not go back so far is told at once, with the remedy, and
-rows are never silently read again unless ``when_needed`` says so. A server that took the place of
-another is followed from where its log bears the same name.
+Guarantees: an offset that was returned can be read again, by this process or another, until
+``commit`` gets a later one; a log that does not reach back that far is reported at once, with the
+remedy, and rows are never silently read again unless ``when_needed`` is set. After a failover to
+another server, the stream continues at the position with the same GTID set.
 """
 
 import logging
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class MysqlChangeStream:
-    """Decides how far batches go; one object per run of a query."""
+    """Decides where batches end; one object per run of a query."""
 
     def __init__(self, config: MysqlCdcConfig, folder: Path, routes: Sequence[TableRoute]) -> None:
         self._config = config
@@ -78,12 +78,12 @@ class MysqlChangeStream:
         try:
             return self._next(start, rows_max, cap)
         except Unavailable:
-            self.close()  # the next question opens new sessions
+            self.close()  # the next call opens new sessions
             raise
         except InvalidRequest as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not self._may_begin_anew:
                 raise
-            _log.warning("%s: a new snapshot", error.cause)
+            _log.warning("%s: starting a new snapshot", error.cause)
             self.close()
             self._begin(start, rows_max)
             return self._next(start, rows_max, cap)
@@ -101,7 +101,7 @@ class MysqlChangeStream:
         assert state is not None
         until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
         is_included = state.number <= start.epoch and bool(start.spot.file)
-        # A session that found no more rows has seen something all the same.
+        # A session that found no more rows still adds a stamp.
         is_stamped = start.spot != state.spot or start.stamps == state.coded_stamps
         if until > start.file or not is_included or not is_stamped:
             return self._after_files(start, state, until)
@@ -115,19 +115,19 @@ class MysqlChangeStream:
         return self._log.next(start, rows_max, cap)
 
     def commit(self, end: MysqlOffset) -> None:
-        """Nothing before this will be asked for again."""
+        """Release everything before ``end``: Spark will not request it again."""
         forget_spool(self._folder, end.file)
         if end.spot.file:
             write_safely(self._folder / REACHED_NAME, msgspec.json.encode(end))
 
     def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         for each in (self._server, self._snapshot):
             if each is not None:
                 each.close()
         self._server = self._snapshot = self._log = self._state = None
 
-    # The beginning.
+    # Start.
 
     def _asked(self) -> MysqlCdcServer:
         if self._server is None:
@@ -137,9 +137,11 @@ class MysqlChangeStream:
     def _open(self, start: MysqlOffset, rows_max: int | None) -> None:
         state = load_state(self._folder)
         if state is not None and not state.is_complete and state.server != self._asked().identity:
-            raise lost_log(str(state.spot), "another server took over before all rows were told")
+            raise lost_log(
+                str(state.spot), "the server was replaced before the snapshot was complete"
+            )
         if state is None and start.spot.file:
-            # The folder was lost, but not the checkpoint: no snapshot again.
+            # The folder was lost, but not the checkpoint: no new snapshot.
             state = SnapshotState(
                 spot=start.spot, server=start.server, gtid=start.gtid, tables=[], is_complete=True
             )
@@ -152,13 +154,13 @@ class MysqlChangeStream:
             self._reads_again = self._config.snapshot_mode == "always"
         self._is_new = False
         if not state.is_complete:
-            # What was written but not shown is written again.
+            # Files that Spark has not been given are written again.
             state.next_file = state.shown_until
             self._snapshot = self._reading(state, rows_max)
         self._state = state
 
     def _begin(self, start: MysqlOffset, rows_max: int | None) -> None:
-        """A new snapshot; the stream begins where it looked."""
+        """Start a new snapshot; the stream starts at its position in the log."""
         self._is_new = False
         self._snapshot = self._reading(None, rows_max)
         state = self._snapshot.state
@@ -176,16 +178,20 @@ class MysqlChangeStream:
         return MysqlSnapshot(self._config, self._folder, self._routes, state, per_file)
 
     def _planner(self, start: MysqlOffset) -> MysqlBatchPlanner:
-        """The way along the log, from a place that may have to be found again."""
+        """The planner of the stream; the position is looked up by GTID after a failover."""
         config, server = self._config, self._asked()
         increment = MysqlIncrementalSnapshot(config, self._folder, self._routes, start.file)
         spot = locate(server, start)
         identity = server.identity
         if (spot, identity) != (start.spot, start.server):
             if start.stamps:
-                raise lost_log(str(start.spot), "another server took over after a broken snapshot")
-            _log.warning("%s goes on at %s of server %s", start.gtid, spot, identity)
-            increment.handle_signals((), (), 0)  # places of signals were those of the other
+                raise lost_log(
+                    str(start.spot), "the server was replaced after an interrupted snapshot"
+                )
+            _log.warning("%s continues at %s of server %s", start.gtid, spot, identity)
+            increment.handle_signals(
+                (), (), 0
+            )  # positions of signals were those of the other server
             self._moved_to = msgspec.structs.replace(
                 start, spot=spot, server=identity, epoch=start.epoch + 1, at_ms=_now_ms()
             )
@@ -197,7 +203,7 @@ class MysqlChangeStream:
     # The snapshot.
 
     def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
-        """The first file that the next batch leaves alone; writes files as needed."""
+        """The end of the spool files of the next batch; writes files as needed."""
         until = spooled_until(
             state, start, rows_max, rows_of=self._rows_of, more=lambda: self._more(state)
         )
@@ -231,7 +237,7 @@ class MysqlChangeStream:
 
 
 def load_reached(folder: Path) -> MysqlOffset | None:
-    """The position that everything before was written from, if any was."""
+    """The last offset that was committed; None if none was."""
     try:
         return msgspec.json.decode((folder / REACHED_NAME).read_bytes(), type=MysqlOffset)
     except FileNotFoundError:

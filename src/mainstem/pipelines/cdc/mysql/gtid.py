@@ -1,8 +1,8 @@
-"""Names of transactions: which of them a place in a log has behind it. Pure.
+"""GTID sets: the transactions before a position in a log. Pure.
 
 MariaDB names the last one of each domain (``0-1-270,1-2-15``); MySQL names all, as ranges of
-numbers per server (``3e11fa47-…:1-270:272``). Such a name means the same on every server of a group
-while files and positions are each server's own.
+numbers per server (``3e11fa47-…:1-270:272``). A GTID set has the same meaning on every server of a
+replication group, while files and positions differ per server.
 """
 
 import struct
@@ -14,7 +14,7 @@ _TAGGED = 0xFF << 56
 
 
 class GtidState:
-    """What lies behind a place; grows with every transaction."""
+    """The transactions before a position; grows with every transaction."""
 
     def __init__(self, text: str = "") -> None:
         self._last: dict[str, str] = {}
@@ -22,16 +22,16 @@ class GtidState:
         self.add_all(text)
 
     def add_all(self, text: str) -> None:
-        """All that servers write with commas."""
+        """Add the comma-separated GTIDs of a set."""
         for each in "".join(text.split()).split(","):
             if each:
                 self.add(each)
 
     def add(self, name: str) -> None:
-        """One more transaction, or several of one server.
+        """Add one transaction, or a range of one server.
 
         Raises:
-            InvalidRequest: the name has a form that is not read.
+            InvalidRequest: the GTID has an unsupported form.
         """
         server, *spans = name.split(":")
         if not spans:
@@ -55,7 +55,7 @@ class GtidState:
 
     @property
     def text(self) -> str:
-        """As servers write it."""
+        """The set in the text form of the servers."""
         named = [
             ":".join([server, *(_span(*each) for each in ranges)])
             for server, ranges in sorted(self._ranges.items())
@@ -64,7 +64,7 @@ class GtidState:
 
     @property
     def packed(self) -> bytes:
-        """As MySQL takes it from replicas."""
+        """The set in the binary form of MySQL's replication protocol."""
         parts = [struct.pack("<Q", len(self._ranges))]
         for server, ranges in sorted(self._ranges.items()):
             parts += [UUID(server).bytes, struct.pack("<Q", len(ranges))]
@@ -73,10 +73,10 @@ class GtidState:
 
 
 def unpacked(data: bytes) -> str:
-    """What MySQL says at the head of a file: everything that lies behind it.
+    """Decode a PREVIOUS_GTIDS event: all transactions before a file.
 
     Raises:
-        InvalidRequest: it has a form that is not read.
+        InvalidRequest: it has an unsupported form.
     """
     try:
         (count,) = struct.unpack_from("<Q", data)
@@ -91,15 +91,15 @@ def unpacked(data: bytes) -> str:
                 state._add(server, *struct.unpack_from("<QQ", data, at))
                 at += 16
     except (struct.error, ValueError) as error:
-        raise Corrupt(f"no set of transactions: {error}", subject="binlog") from None
+        raise Corrupt(f"not a GTID set: {error}", subject="binlog") from None
     return state.text
 
 
 def tagged(name: str) -> InvalidRequest:
-    """The refusal of names with tags."""
+    """The error for tagged GTIDs."""
     return InvalidRequest(
         ErrorCode.INVALID_CONFIG,
-        "transactions with tags in their names are not read",
+        "tagged GTIDs are not supported",
         subject=name,
         remedy="leave gtid_next at AUTOMATIC",
     )

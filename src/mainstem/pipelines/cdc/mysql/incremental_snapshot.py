@@ -1,8 +1,8 @@
-"""Tables read again while their changes stream on: chunk by chunk, in the order of their keys.
+"""Incremental snapshots: tables read again while their changes stream, in chunks by primary key.
 
-A chunk is read by one statement, and then the server says where its log ends. All that the chunk
-could have seen stands before that place. Its batch tells the chunk first, without the keys that the
-log up to there touches (the log tells those), then the log: readers see each key's events in order.
+A chunk is read by one statement, and then the end of the log is requested. Every change that the
+chunk could have seen is before that position. Its batch contains the chunk first, without the keys
+that change in the log up to there, then the log: readers see each key's events in order.
 Nothing is locked and nothing is written to the database.
 """
 
@@ -33,9 +33,9 @@ Walk = Callable[[BinlogPosition, Watch], BinlogScanner]
 
 
 class SnapshotChunk(Struct, frozen=True):
-    """A chunk that was read, and the log up to what it saw.
+    """A chunk that was read, and the scan of the log up to its end.
 
-    It is void if its table may have been altered meanwhile: keys of before are not those of now.
+    It is void if its table may have been altered meanwhile: old and new keys are not comparable.
     """
 
     walker: BinlogScanner
@@ -43,7 +43,7 @@ class SnapshotChunk(Struct, frozen=True):
 
 
 class MysqlIncrementalSnapshot(IncrementalSnapshotQueue):
-    """Reads the tables that signals ask for."""
+    """Reads the tables that signals request."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class MysqlIncrementalSnapshot(IncrementalSnapshotQueue):
     def chunk(
         self, server: MysqlCdcServer, start: MysqlOffset, rows_max: int | None, walk: Walk
     ) -> SnapshotChunk | None:
-        """Read the next chunk into the next file; None when nothing is left."""
+        """Read the next chunk into the next file; None when no table is left."""
         bound = min(CHUNK_ROWS, self._config.snapshot_rows_per_file, rows_max or CHUNK_ROWS)
 
         def read(

@@ -1,32 +1,32 @@
-"""Where a stream of a MySQL or MariaDB server stands, as Spark's checkpoint keeps it. Pure."""
+"""The offset of a MySQL or MariaDB stream, as stored in Spark's checkpoint. Pure."""
 
 from msgspec import Struct
 
-_POSITION_BITS = 32  # as many as an event has to say where it ends
+_POSITION_BITS = 32  # the width of the end position in an event header
 
 
 class BinlogPosition(Struct, frozen=True):
-    """A place in the log of one server: a file's name and a position in it."""
+    """A position in the log of one server: a file's name and an offset in it."""
 
     file: str = ""
     position: int = 0
 
     @property
     def order(self) -> int:
-        """Spots compare by the number at the end of the file's name, then by position."""
+        """Orders positions by the number at the end of the file's name, then by offset."""
         return int(self.file.rpartition(".")[2] or 0) << _POSITION_BITS | self.position
 
     def __str__(self) -> str:
-        """As servers' tools write it."""
+        """The position as the servers' tools write it."""
         return f"{self.file}:{self.position}"
 
 
 class MysqlOffset(Struct, frozen=True, kw_only=True):
-    """How far a query has come.
+    """The offset of a query.
 
-    ``file`` of the spool and ``spot`` of ``server``'s log are done; ``gtid`` names the same place
-    for every server of its group; ``epoch`` counts logs, ``beat`` heartbeats, and ``at_ms`` is the
-    moment at which it was decided to go this far.
+    ``file`` of the spool and ``spot`` of ``server``'s log are processed; ``gtid`` is the same
+    position for every server of its group; ``epoch`` counts logs, ``beat`` heartbeats, and
+    ``at_ms`` is the time at which the offset was determined.
     """
 
     file: int = 0
@@ -39,6 +39,6 @@ class MysqlOffset(Struct, frozen=True, kw_only=True):
     stamps: str = ""
 
     def goes_on_to(self, until: "MysqlOffset") -> bool:
-        """Whether the log between two positions is one, and not empty."""
+        """Whether two offsets are in the same log, and the log between them is not empty."""
         is_same = bool(self.spot.file) and self.epoch == until.epoch
         return is_same and self.spot.order < until.spot.order

@@ -1,7 +1,7 @@
 """``format("mainstem-mysql-cdc")``: the changes of a MySQL or MariaDB server as a Spark stream.
 
-The driver's side asks the follower how far to go; tasks read files of the spool, or the log between
-two places, and write events. One span of the log is one task, in order.
+The driver determines where batches end; tasks read spool files, or the log between two positions,
+and write events. One span of the log is one task, in order.
 """
 
 import time
@@ -29,17 +29,17 @@ Settings = ReaderSettings[MysqlCdcConfig]
 
 
 class MysqlTablesReader(DataSourceReader):
-    """All tables at one moment, in one task; nothing is remembered."""
+    """Reads all tables in one consistent snapshot, in one task; stores no state."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One transaction sees one moment."""
+        """One partition: one transaction sees a consistent snapshot."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """The rows of all tables."""
         del partition
         settings = self._settings
         server = MysqlCdcServer(settings.config)
@@ -61,12 +61,12 @@ class MysqlChangesReader(CdcStreamReader):
     _settings: Settings
 
     def follower(self) -> MysqlChangeStream:
-        """A new follower."""
+        """A new change stream."""
         settings = self._settings
         return MysqlChangeStream(settings.config, Path(settings.state_dir), settings.tables)
 
     def parts(self, begun: MysqlOffset, until: MysqlOffset) -> list[tuple[str, Any]]:
-        """Files of the spool, or one span of the log, with the chunk that goes before it."""
+        """Spool files, or one span of the log with the chunk that precedes it."""
         parts: list[tuple[str, Any]] = [
             ("file", number) for number in range(begun.file, until.file)
         ]
@@ -91,7 +91,7 @@ class MysqlChangesReader(CdcStreamReader):
 
 
 class MysqlCdcDataSource(SettingsSource):
-    """The format of MySQL's and MariaDB's changes."""
+    """The data source of changes of MySQL and MariaDB."""
 
     format_name = "mainstem-mysql-cdc"
     columns = SCHEMA

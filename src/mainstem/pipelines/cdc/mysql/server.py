@@ -1,6 +1,6 @@
-"""A MySQL or MariaDB server as change data capture needs it: sessions, catalogue, log.
+"""A MySQL or MariaDB server for change data capture: sessions, catalogue, binary log.
 
-PyMySQL is spoken to here and nowhere else.
+Only this module uses PyMySQL.
 """
 
 import ssl
@@ -51,19 +51,19 @@ _SHAPES: Final = frozenset(
 )
 
 
-# Keys that the server compares with what it is given as it sorts them: not enumerations, which are
-# sorted by their numbers and compared by their words.
+# Types of keys that the server compares in the order in which it sorts them. Enumerations are not
+# among them: they are sorted by number and compared by name.
 _CHUNKABLE: Final = frozenset(
     {"char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "decimal", "uuid"}
 ) | (_INTEGERS - {"year"})
-# Of these, the ones that compare here as they do there; texts have collations.
+# Of these, the ones that Python compares like the server; strings have collations.
 _ORDERED: Final = _CHUNKABLE - {"char", "varchar", "decimal", "uuid"}
 Row = tuple[bytes | None, ...]
 
 
 @contextmanager
 def refusals(config: MysqlCdcConfig) -> Iterator[None]:
-    """Turns what the server says into a Mainstem error."""
+    """Converts errors of the server to Mainstem errors."""
     try:
         yield
     except (pymysql.err.Error, OSError) as error:
@@ -71,7 +71,7 @@ def refusals(config: MysqlCdcConfig) -> Iterator[None]:
 
 
 def refusal(error: Exception, config: MysqlCdcConfig) -> MainstemError:
-    """One sentence, and what helps."""
+    """The error in one sentence, with its remedy."""
     subject = f"{config.host}:{config.port}/{config.database}"
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = " ".join(str(error.args[-1] if error.args else error).split())
@@ -96,19 +96,19 @@ def refusal(error: Exception, config: MysqlCdcConfig) -> MainstemError:
 
 
 def lost_log(subject: str, why: str) -> InvalidRequest:
-    """The refusal that tells of changes that cannot be had any more."""
+    """The error for changes that are no longer in the log."""
     return InvalidRequest(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"the server's log is not what it was, changes are lost: {why}",
+        f"changes are lost, the binary log does not match the stored position: {why}",
         subject=subject,
         remedy="set snapshot_mode: when_needed to read all rows again, or remove the pipeline's"
-        " state folder to begin anew; let the server keep its log longer"
+        " state folder to start over; keep binary logs longer"
         " (binlog_expire_logs_seconds)",
     )
 
 
 class MysqlCdcServer:
-    """One server, asked over one session."""
+    """One server, accessed over one session."""
 
     def __init__(self, config: MysqlCdcConfig) -> None:
         self.config = config
@@ -121,17 +121,17 @@ class MysqlCdcServer:
         self.flavour = "mariadb" if "mariadb" in text.lower() else "mysql"
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._session.open:
             self._session.close()
 
     def run(self, statement: str) -> None:
-        """A statement that answers nothing."""
+        """Run a statement that returns no rows."""
         with refusals(self.config), self._session.cursor() as cursor:
             cursor.execute(statement)
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a statement's answer, as text.
+        """The rows that a statement returns, as text.
 
         Raises:
             MainstemError: the server refuses.
@@ -141,13 +141,13 @@ class MysqlCdcServer:
             return [tuple(_text(value) for value in row) for row in cursor.fetchall()]
 
     def setting(self, name: str) -> str:
-        """A setting of the server; empty when it has none of the name."""
+        """A variable of the server; empty when it does not exist."""
         rows = self.ask("SHOW GLOBAL VARIABLES LIKE %s", name)
         return str(rows[0][1]) if rows else ""
 
     def origin(self) -> MysqlCatalogue:
-        """What readers of the log have to know about the server."""
-        # Newer collations of MariaDB have their numbers in a table of their own.
+        """Properties of the server that are needed to decode its log."""
+        # Newer collations of MariaDB have their numbers in a separate table.
         has_applicability = self.ask(
             "SELECT 1 FROM information_schema.columns WHERE table_schema = 'information_schema'"
             " AND table_name = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND column_name = 'ID'"
@@ -165,7 +165,7 @@ class MysqlCdcServer:
         """Where the next transaction will be written.
 
         Raises:
-            InvalidRequest: the server keeps no log.
+            InvalidRequest: the server has no binary log.
         """
         return self._end_of_log()[0]
 
@@ -175,7 +175,7 @@ class MysqlCdcServer:
         if not rows:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                "the server keeps no binary log",
+                "the binary log of the server is disabled",
                 subject=f"{self.config.host}:{self.config.port}",
                 remedy="start it with log_bin, binlog_format = ROW, binlog_row_metadata = FULL",
             )
@@ -184,30 +184,30 @@ class MysqlCdcServer:
 
     @property
     def identity(self) -> str:
-        """Which server of its group this is."""
+        """The server's identity within its replication group."""
         return self.setting("server_id" if self.flavour == "mariadb" else "server_uuid")
 
     def files(self) -> dict[str, int]:
-        """The files of the log, oldest first, and how many bytes they have."""
+        """The files of the log, oldest first, with their sizes in bytes."""
         return {row[0]: int(row[1]) for row in self.ask("SHOW BINARY LOGS")}
 
     def require(self, spot: BinlogPosition) -> None:
-        """Make sure that the log still goes back to a place.
+        """Check that the log still contains a position.
 
         Raises:
-            InvalidRequest: it does not, or it is another server's.
+            InvalidRequest: it does not, or it is the log of another server.
         """
         sizes = self.files()
         if spot.file not in sizes:
-            raise lost_log(str(spot), f"it begins with {next(iter(sizes), 'nothing')}")
+            raise lost_log(str(spot), f"its first file is {next(iter(sizes), 'missing')}")
         if spot.position > sizes[spot.file]:
-            raise lost_log(str(spot), f"the file has {sizes[spot.file]} bytes")
+            raise lost_log(str(spot), f"the file has only {sizes[spot.file]} bytes")
 
     def dump(self, command: int, asked: bytes) -> Iterator[bytes]:
-        """The events that a command brings; this session is for nothing else then.
+        """The events that a dump command returns; the session can do nothing else then.
 
         Raises:
-            MainstemError: the log does not go back so far, or the server went away.
+            MainstemError: the log does not reach back that far, or the connection was lost.
         """
         for name in ("master_binlog_checksum", "source_binlog_checksum"):
             self.run(f"SET @{name} = @@global.binlog_checksum")
@@ -215,7 +215,7 @@ class MysqlCdcServer:
         self.run("SET @mariadb_slave_capability = 4")
         session = self._session
         with refusals(self.config):
-            session._execute_command(command, asked)  # there is no public way
+            session._execute_command(command, asked)  # PyMySQL has no public API for this
             while True:
                 packet = session._read_packet()
                 if packet.is_eof_packet():
@@ -225,7 +225,7 @@ class MysqlCdcServer:
     # The catalogue and the rows.
 
     def tables(self, chosen: Sequence[str], excluded: Sequence[str] = ()) -> list[MysqlTableSchema]:
-        """The tables that patterns choose, by name."""
+        """The tables that match the patterns, by name."""
         names = self.ask(
             "SELECT table_schema, table_name FROM information_schema.tables"
             " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s",
@@ -234,7 +234,7 @@ class MysqlCdcServer:
         uniques = _uniques(self)
         return [
             self._shape(database, name, uniques.get(f"{database}.{name}", ()))
-            for database, name in sorted(names)  # not as the server's collation would have it
+            for database, name in sorted(names)  # not by the server's collation
             if matches(f"{database}.{name}", chosen) and not matches(f"{database}.{name}", excluded)
         ]
 
@@ -267,7 +267,7 @@ class MysqlCdcServer:
         )
 
     def rows_estimate(self, shape: MysqlTableSchema) -> int:
-        """About how many rows a table has."""
+        """The estimated number of rows of a table."""
         rows = self.ask(
             "SELECT coalesce(table_rows, 0) FROM information_schema.tables"
             " WHERE table_schema = %s AND table_name = %s",
@@ -277,7 +277,7 @@ class MysqlCdcServer:
         return int(rows[0][0]) if rows else 0
 
     def begin_snapshot(self) -> tuple[BinlogPosition, str]:
-        """Begin a transaction that sees one moment, and say which: where the log stood then."""
+        """Start a transaction with a consistent snapshot; returns its position in the log."""
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if self.flavour == "mariadb":
             self.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -294,7 +294,7 @@ class MysqlCdcServer:
             self.run("UNLOCK TABLES")
 
     def mariadb_gtid_at(self, spot: BinlogPosition) -> str:
-        """The name of a place in the log; empty if it is none."""
+        """The GTID set of a position in the log; empty if the position is invalid."""
         [(name,)] = self.ask("SELECT BINLOG_GTID_POS(%s, %s)", spot.file, spot.position)
         return name or ""
 
@@ -308,9 +308,9 @@ class MysqlCdcServer:
         after: Sequence[str] | None = None,
         rows_max: int | None = None,
     ) -> Iterator[Row]:
-        """The rows of a table; numbers of 32 bits come with all their digits.
+        """The rows of a table; 32-bit floating-point numbers are read with all their digits.
 
-        A chunkable table is read in the order of its key, behind ``after`` if that is given.
+        A chunkable table is read in the order of its key, after ``after`` if that is given.
         """
         columns = ", ".join(
             f"CAST({quoted(name)} AS DOUBLE)" if of.word == "float" else quoted(name)
@@ -334,10 +334,10 @@ class MysqlCdcServer:
                 self._leave(cursor)
 
     def _leave(self, cursor: Any) -> None:
-        """Let go of an answer; a session whose rows nobody takes is good for nothing else."""
+        """Close a cursor; a session with unread rows cannot be used for anything else."""
         result, cursor.connection = cursor._result, None
         if result is not None and result.unbuffered_active:
-            result.unbuffered_active = False  # PyMySQL would read all that is left
+            result.unbuffered_active = False  # PyMySQL would read all remaining rows
             self.close()
 
 
@@ -346,9 +346,9 @@ def _place(shape: MysqlTableSchema) -> str:
 
 
 def _behind(names: Sequence[str], values: Sequence[str]) -> str:
-    """The condition of rows behind a key.
+    """The condition of rows after a key.
 
-    The first column is said once more by itself: servers find their place by that, and not by a
+    The first column is also compared separately: servers use the index for that, but not for a
     comparison of several columns.
     """
     equal = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
@@ -357,7 +357,7 @@ def _behind(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL wants it."""
+    """A quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -372,7 +372,7 @@ def _connect(config: MysqlCdcConfig) -> Any:
         ssl_disabled=secured is None,
         charset="utf8mb4",
         use_unicode=False,
-        # Values stay the text that the server sent; only what is sent to it is written by PyMySQL.
+        # Values stay the text that the server sent; PyMySQL only converts parameters.
         conv={kind: write for kind, write in conversions.items() if not isinstance(kind, int)},
         autocommit=True,
         connect_timeout=config.connect_timeout_s,
@@ -381,14 +381,17 @@ def _connect(config: MysqlCdcConfig) -> Any:
         program_name="mainstem-cdc",
         defer_connect=True,
     )
-    session._ssl_required = config.ssl in {"require", "verify"}  # there is no public way
+    session._ssl_required = config.ssl in {
+        "require",
+        "verify",
+    }  # PyMySQL has no public API for this
     session.connect()
     return session
 
 
 @lru_cache
 def _secured(mode: str, root_cert: str | None) -> ssl.SSLContext | None:
-    """What sessions are encrypted with; made once, for certificates take long to read."""
+    """The TLS context of sessions; created once, because loading certificates is slow."""
     if mode == "verify":
         return ssl.create_default_context(cafile=root_cert)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -402,7 +405,7 @@ def _text(value: object) -> Any:
 
 
 def _in_schemas(config: MysqlCdcConfig) -> tuple[str, object]:
-    """A condition and its value; the server looks for one database without opening all others."""
+    """A condition and its value; the server finds one database without opening all others."""
     [first, *others] = dict.fromkeys(databases(config))
     if others or any(letter in first for letter in "*?["):
         return "table_schema NOT IN %s", _SYSTEM
@@ -421,7 +424,7 @@ def _declared(server: MysqlCdcServer) -> dict[str, str]:
 
 
 def _uniques(server: MysqlCdcServer) -> dict[str, tuple[str, ...]]:
-    """The columns of each table's first unique index that can be a key."""
+    """The columns of each table's first unique index that can be used as a key."""
     condition, value = _in_schemas(server.config)
     rows = server.ask(
         "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part"  # noqa: S608

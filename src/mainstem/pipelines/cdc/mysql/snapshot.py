@@ -1,12 +1,12 @@
-"""The rows that are there already, spooled into files that a stream hands out like changes.
+"""Snapshots: the existing rows, spooled into files that the stream delivers before changes.
 
     tables ──one transaction──▶ spool/00000000.arrow, 00000001.arrow, …
 
-A transaction dies with its session, so rows are on disk before Spark is told of them: a batch that
-is repeated reads the same file. A table with an ordered key is read in its order, and after a crash
-it is taken up behind the last key on disk by a new transaction, which sees more than the first did;
-a stamp (``cdc.stamps``) notes up to which place of the log. Other tables are told when they are on
-disk as a whole, and begun again after a crash.
+A transaction ends with its session, so rows are on disk before Spark gets their offset: a batch
+that is repeated reads the same file. A table with an ordered key is read in key order, and after a
+crash a new transaction continues after the last key on disk. It sees more than the first did; a
+stamp (``cdc.stamps``) records up to which position of the log. Other tables are delivered when they
+are completely on disk, and restarted after a crash.
 """
 
 import time
@@ -48,7 +48,7 @@ MakeWriter = Callable[[MysqlTableSchema], MysqlEventWriter]
 
 
 class SnapshotState(SpoolState, kw_only=True):
-    """How far the snapshot has come; the stream begins at ``spot`` of ``server``."""
+    """The progress of the snapshot; the stream starts at ``spot`` of ``server``."""
 
     spot: BinlogPosition
     server: str
@@ -61,9 +61,9 @@ class MysqlSnapshot:
     Args:
         config: the settings.
         folder: the connector's folder.
-        routes: topics of single tables.
-        state: where it stands; None: it begins.
-        rows_per_file: how many rows one file holds at most.
+        routes: topics of individual tables.
+        state: the progress so far; None for a new snapshot.
+        rows_per_file: the maximum number of rows of a file.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MysqlSnapshot:
         self._server = MysqlCdcServer(config)
         identity = self._server.identity
         spot, gtid = self._server.begin_snapshot()
-        # An empty table is not the last, although it may be so by name.
+        # An empty table does not count as the last one, although it may be last by name.
         shapes = [
             each
             for each in self._server.tables(config.chosen, config.exclude_tables)
@@ -94,12 +94,12 @@ class MysqlSnapshot:
         self._work = self._files(shapes, table_writers(config, routes, self._server.flavour))
 
     def close(self) -> None:
-        """End the session; what is on disk stays."""
+        """Close the session; files on disk stay."""
         self._work.close()
         self._server.close()
 
     def more(self) -> None:
-        """Write one more file, or find that all is written."""
+        """Write one more file, or complete the snapshot."""
         next(self._work, None)
 
     def _files(
@@ -130,7 +130,7 @@ class MysqlSnapshot:
     def _table(
         self, shape: MysqlTableSchema, writer: MysqlEventWriter, *, is_last_table: bool
     ) -> Iterator[int]:
-        """Write the files of one table; one row is held back so that the last is known to be it."""
+        """Write the files of one table; reads one row ahead to mark the last row."""
         state = self.state
         is_first, begins_all = state.after is None, state.next_file == 0
         rows = self._server.rows(shape, state.after)
@@ -140,7 +140,7 @@ class MysqlSnapshot:
             held = next(rows, None)
             marks = ["true"] * len(chunk)
             marks[0] = first_mark(is_first=is_first, begins_all=begins_all)
-            # A row that is first of all and last of its table is told as the first.
+            # A row that is the first of all and the last of its table is marked as the first.
             if held is None and (is_last_table or not begins_all or len(chunk) > 1):
                 marks[-1] = last_mark(is_last=True, ends_all=is_last_table)
             records = (
@@ -155,7 +155,7 @@ class MysqlSnapshot:
 
 
 def _kinds(shape: MysqlTableSchema) -> list[str]:
-    """The kinds of a key's parts; a key that was changed is not gone on behind."""
+    """The kinds of a key's columns; after a change of the key, a table cannot be resumed."""
     words = dict(shape.columns)
     return [
         "x" if words[name].word == "bytes" else "n" if words[name].word == "int" else "t"
@@ -164,7 +164,7 @@ def _kinds(shape: MysqlTableSchema) -> list[str]:
 
 
 def table_writers(config: MysqlCdcConfig, routes: Sequence[TableRoute], flavour: str) -> MakeWriter:
-    """Writers of the events of tables."""
+    """A function that makes event writers of tables."""
     return lambda shape: MysqlEventWriter(shape, config, routes, flavour)
 
 
@@ -174,7 +174,7 @@ def table_records(
     writer: MakeWriter,
     event_source: EventSource,
 ) -> Iterator[ChangeRecord]:
-    """The rows of tables as events of op ``r``, for whoever remembers nothing."""
+    """The rows of tables as events of op ``r``, for batch reads without state."""
     rows = chain.from_iterable(
         ((table, values) for values in server.rows(table.shape)) for table in map(writer, shapes)
     )
@@ -184,7 +184,7 @@ def table_records(
 def row_record(
     writer: MysqlEventWriter, values: Row, event_source: EventSource, mark: str
 ) -> ChangeRecord:
-    """A row that was there already."""
+    """The event of an existing row."""
     row = list[Value](values)
     source = writer.source(msgspec.structs.replace(event_source, snapshot=mark))
     value = event(NULL, writer.layout.row(row), source, b"r", event_source.at_us // 1000)
@@ -194,12 +194,12 @@ def row_record(
 
 
 def spool_path(folder: Path, number: int) -> Path:
-    """A file of the spool."""
+    """The path of a spool file."""
     return folder / SPOOL_NAME / f"{number:08}.arrow"
 
 
 def read_spool(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
-    """The records of a file of the spool."""
+    """The records of a spool file."""
     with pa.memory_map(str(spool_path(folder, number))) as mapped:
         file = pa.ipc.open_file(mapped)
         for each in range(file.num_record_batches):
@@ -207,7 +207,7 @@ def read_spool(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def write_spool(folder: Path, number: int, records: Iterable[ChangeRecord]) -> None:
-    """Write a file of the spool."""
+    """Write a spool file."""
 
     def write(out: BinaryIO) -> None:
         with pa.ipc.new_file(out, ARROW) as written:
@@ -218,5 +218,5 @@ def write_spool(folder: Path, number: int, records: Iterable[ChangeRecord]) -> N
 
 
 def load_state(folder: Path) -> SnapshotState | None:
-    """How far a snapshot came; None when none was begun."""
+    """The progress of the snapshot; None if none was started."""
     return read_json(folder / STATE_NAME, SnapshotState, "a state of a snapshot")

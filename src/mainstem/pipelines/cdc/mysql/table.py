@@ -25,8 +25,8 @@ _KEY_KINDS: Final = {"int": "n", "decimal": "d"}
 class MysqlTableSchema(Struct, frozen=True):
     """A table's columns in their order, and its primary key in the key's order.
 
-    It is chunkable when the server can be asked for rows behind a key, and ordered when such keys
-    compare here as they do there.
+    It is chunkable when rows after a key can be queried, and ordered when such keys compare in
+    Python as they do on the server.
     """
 
     database: str
@@ -39,27 +39,27 @@ class MysqlTableSchema(Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """Database and name with a dot."""
+        """Database and name, separated by a dot."""
         return f"{self.database}.{self.name}"
 
 
 def key_texts(shape: MysqlTableSchema, values: Sequence[object]) -> list[str]:
-    """The primary key of a row as stamps and queues keep it: its kind, then its text."""
+    """The primary key of a row as stored in stamps and queues: a kind, then the text."""
     by_name = {name: (at, of) for at, (name, of) in enumerate(shape.columns)}
     texts = []
     for name in shape.key:
         at, of = by_name[name]
         value = values[at]
-        assert isinstance(value, bytes), "a key is never null, and always logged"
+        assert isinstance(value, bytes), "a key is never null and always logged"
         if of.word == "bytes":
-            texts.append("x" + value.hex())  # sorts as its bytes do
+            texts.append("x" + value.hex())  # sorts in the order of its bytes
         else:
             texts.append(_KEY_KINDS.get(of.word, "t") + value.decode())
     return texts
 
 
 def key_literal(text: str) -> str:
-    """A part of a key as a statement says it; in hexadecimals, nothing has to be escaped."""
+    """A key value as an SQL literal; in hexadecimal, nothing has to be escaped."""
     kind, rest = text[0], text[1:]
     if kind == "x":
         return f"x'{rest}'"
@@ -67,7 +67,7 @@ def key_literal(text: str) -> str:
 
 
 class EventSource(Struct, frozen=True):
-    """Where an event comes from: what ``source`` says beside the table."""
+    """The parts of ``source`` that do not depend on the table."""
 
     at_us: int
     spot: BinlogPosition
@@ -79,7 +79,7 @@ class EventSource(Struct, frozen=True):
 
 
 class MysqlEventWriter:
-    """Everything that is the same for all events of a table."""
+    """The properties that all events of a table share."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Values of MySQL and MariaDB: out of the log into text, and from text into JSON. Pure.
+"""Values of MySQL and MariaDB: from the log to text, and from text to JSON. Pure.
 
-A value of the log becomes the text that the server would answer a query with; texts of queries and
-of the log then take the same way into JSON, so that a row of a snapshot and the same row in the log
-cannot differ. Binary columns are their bytes.
+A value of the log is converted to the text that the server would return for a query; texts from
+queries and from the log then use the same conversion to JSON, so a row of a snapshot and the same
+row in the log cannot differ. Binary columns are their bytes.
 """
 
 import base64
@@ -24,13 +24,13 @@ from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 
 Convert = Callable[[bytes], bytes]
 Read = Callable[[bytes, int], tuple[bytes, int]]
-"""Takes the bytes of rows and a place in them; gives a value's text and where it ends."""
+"""Takes the bytes of rows and a position in them; returns a value's text and where it ends."""
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # the moments compared have no zone either
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _US: Final = timedelta(microseconds=1)
 _DECIMAL_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-_FRACTION_US: Final = (0, 10_000, 100, 1)  # a unit of so many bytes
+_FRACTION_US: Final = (0, 10_000, 100, 1)  # size of a unit in bytes
 _POINT: Final = struct.Struct("<IBIdd")
 CODECS: Final = {
     "utf8mb4": "utf-8",
@@ -64,9 +64,9 @@ CODECS: Final = {
 
 
 class ColumnType(Struct, frozen=True):
-    """What a column's texts mean: a word, and the digits of fractions or the number of bits.
+    """The type of a column's texts: a word, and the fractional digits or the number of bits.
 
-    ``precision`` is how many digits a decimal has.
+    ``precision`` is the number of digits of a decimal.
     """
 
     word: str
@@ -74,21 +74,21 @@ class ColumnType(Struct, frozen=True):
     precision: int = 0
 
 
-# From the log into text.
+# From the log to text.
 
 
 def reader(
     column: log.LoggedColumn, charsets: Mapping[int, str], declared: str = ""
 ) -> tuple[ColumnType, Read]:
-    """How the values of a column stand in the log.
+    """The reader of a column's values in the log.
 
     Args:
-        column: as the log describes it.
-        charsets: the names of character sets by the numbers of their collations.
-        declared: the name of its type, which the log does not tell of all.
+        column: as described in the log.
+        charsets: the names of character sets by collation id.
+        declared: the name of its type, which the log does not always contain.
 
     Raises:
-        InvalidRequest: its type is one that is not read.
+        InvalidRequest: its type is not supported.
     """
     first, second = column.meta
     kind = column.kind
@@ -134,9 +134,9 @@ def _text_reader(
         return ColumnType("text"), partial(_string, size=size, decode=_decoder(column, charsets))
     raise InvalidRequest(
         ErrorCode.INVALID_CONFIG,
-        f"columns of kind {kind} are not read from the log",
+        f"column type {kind} is not supported",
         subject=column.name,
-        remedy="leave the table out with exclude_tables",
+        remedy="exclude the table with exclude_tables",
     )
 
 
@@ -149,9 +149,9 @@ def _decoder(
     if name not in CODECS:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"character set {name or column.charset} is not read",
+            f"character set {name or column.charset} is not supported",
             subject=column.name,
-            remedy="convert the column to utf8mb4, or leave the table out with exclude_tables",
+            remedy="convert the column to utf8mb4, or exclude the table with exclude_tables",
         )
     codec = CODECS[name]
     return lambda value: value.decode(codec, "replace").encode()
@@ -272,7 +272,7 @@ def _decimal(data: bytes, at: int, *, precision: int, scale: int) -> tuple[bytes
     until = at + sum(_DECIMAL_BYTES[n] for n in parts + fraction)
     packed = bytearray(data[at:until])
     if not packed:
-        raise Corrupt("a decimal without bytes", subject="binlog")
+        raise Corrupt("an empty decimal", subject="binlog")
     is_negative = not packed[0] & 0x80
     packed[0] ^= 0x80
     if is_negative:
@@ -295,7 +295,7 @@ _FRACTIONAL: Final[dict[int, tuple[str, Callable[..., tuple[bytes, int]]]]] = {
     log.DATETIME2: ("datetime", _datetime),
     log.TIME2: ("time", _time),
 }
-# Types that are logged as so many bytes, and how they are written.
+# Types that are logged as a number of bytes, and how they are formatted.
 _FIXED: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
     "uuid": (16, lambda value: str(UUID(bytes=value))),
     "inet6": (16, lambda value: str(IPv6Address(value))),
@@ -310,11 +310,11 @@ _SIMPLE: Final[dict[int, tuple[str, Read]]] = {
 }
 
 
-# From text into JSON.
+# From text to JSON.
 
 
 def converter(of: ColumnType, config: MysqlCdcConfig) -> Convert:
-    """How the texts of a column are written in JSON."""
+    """The converter of a column's texts to JSON."""
     if of.word in _MOMENTS:
         return _MOMENTS[of.word](of.digits, config.time_mode)
     if of.word == "decimal":
@@ -332,17 +332,17 @@ def text(value: bytes) -> bytes:
 
 
 def integer(value: bytes) -> bytes:
-    """A whole number."""
+    """An integer."""
     return b"%d" % int(value)
 
 
 def double(value: bytes) -> bytes:
-    """A number of 64 bits."""
+    """A 64-bit floating-point number."""
     return msgspec.json.encode(float(value))
 
 
 def single(value: bytes) -> bytes:
-    """A number of 32 bits in as few digits as tell it from its neighbours."""
+    """A 32-bit floating-point number in the shortest form that is unambiguous."""
     number = float(value)
     [packed] = struct.unpack("<f", struct.pack("<f", number))
     for digits in range(6, 10):
@@ -361,7 +361,7 @@ def _decimal_converter(scale: int, config: MysqlCdcConfig) -> Convert:
 
 
 def unscaled(value: bytes, scale: int) -> bytes:
-    """Base64 of the two's complement of a decimal without its point."""
+    """Base64 of the unscaled value of a decimal in two's complement."""
     whole, _, fraction = value.partition(b".")
     number = int(whole + fraction.ljust(scale, b"0"))
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
@@ -369,7 +369,7 @@ def unscaled(value: bytes, scale: int) -> bytes:
 
 
 def encoded(value: bytes, mode: str) -> bytes:
-    """Bytes in the way that the settings chose."""
+    """Bytes in the configured binary mode."""
     if mode == "hex":
         return b'"%b"' % value.hex().encode()
     spelt = base64.urlsafe_b64encode(value) if mode != "base64" else base64.b64encode(value)
@@ -382,19 +382,19 @@ def boolean(value: bytes) -> bytes:
 
 
 def bits(value: bytes) -> bytes:
-    """Bits, the lowest byte first, always in base64."""
+    """Bits, least significant byte first, always in base64."""
     return encoded(value[::-1], "base64")
 
 
 def geometry(value: bytes) -> bytes:
-    """A shape: the number of its system of reference, then well-known binary."""
+    """A geometry: its spatial reference id, then well-known binary."""
     (srid,) = struct.unpack_from("<I", value)
     srid_text = b"null" if not srid else b"%d" % srid
     return b'{"wkb":"%b","srid":%b}' % (base64.b64encode(value[4:]), srid_text)
 
 
 def point(value: bytes) -> bytes:
-    """A point: its coordinates beside the shape; one without any is told as a shape."""
+    """A point: its coordinates and the geometry; an empty one is written as a geometry."""
     if len(value) != _POINT.size:
         return geometry(value)
     _, order, _, x, y = _POINT.unpack(value)
@@ -405,7 +405,7 @@ def point(value: bytes) -> bytes:
 
 
 def days(value: bytes) -> bytes:
-    """Days since 1970; a date that does not exist is null."""
+    """Days since 1970; an invalid date is null."""
     try:
         return b"%d" % (date.fromisoformat(value.decode()).toordinal() - _EPOCH_DAY)
     except ValueError:
@@ -413,7 +413,7 @@ def days(value: bytes) -> bytes:
 
 
 def moment_us(value: bytes) -> int | None:
-    """Microseconds since 1970; None for a moment that does not exist, such as month 0."""
+    """Microseconds since 1970; None for an invalid date, such as one with month 0."""
     try:
         return (datetime.fromisoformat(value.decode()) - _EPOCH) // _US
     except ValueError:
@@ -421,7 +421,7 @@ def moment_us(value: bytes) -> int | None:
 
 
 def time_us(value: bytes) -> int:
-    """Microseconds of a span of hours, minutes and seconds."""
+    """Microseconds of a duration in hours, minutes and seconds."""
     hours, minutes, seconds = value.lstrip(b"-").split(b":")
     whole, _, fraction = seconds.partition(b".")
     us = (int(hours) * 60 + int(minutes)) * 60_000_000 + int(whole) * 1_000_000
@@ -457,12 +457,12 @@ def _datetime_converter(digits: int, mode: str) -> Convert:
 
 
 def _short(value: bytes) -> bytes:
-    """A moment without zeros at its end."""
+    """A timestamp without trailing zeros."""
     return value.rstrip(b"0").rstrip(b".") if b"." in value else value
 
 
 def zoned(value: bytes) -> bytes:
-    """A moment of UTC in ISO 8601; one that does not exist is null."""
+    """A UTC timestamp in ISO 8601; an invalid one is null."""
     if moment_us(value) is None:
         return b"null"
     return b'"%bZ"' % value.replace(b" ", b"T")

@@ -1,8 +1,8 @@
-"""How far a batch goes along the log: by where transactions end, within its bound.
+"""Decides where a batch ends in the WAL: at the end of a transaction, within its limits.
 
-A table that is read again takes its turn with the stream: the batch of a chunk ends exactly at the
-place in the log that the chunk saw. Signals are heeded before Spark is told of the place behind
-them, so that none is lost.
+Incremental snapshots alternate with the stream: the batch of a chunk ends exactly at the position
+in the log that the chunk saw. Signals are applied before Spark gets an offset after them, so that
+none is lost.
 """
 
 import time
@@ -32,7 +32,7 @@ CHANGES_MAX: Final = (1 << 31) - 1
 
 
 class PostgresBatchPlanner:
-    """Decides how far batches go along the log; one object per run of a query."""
+    """Decides where batches end in the log; one object per run of a query."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class PostgresBatchPlanner:
         end = None if until >= start.lsn else self._chunk(start, rows_max)
         if end is None:
             end = self._streamed(start, rows_max or ROWS_PER_BATCH, cap)
-        # Perhaps a signal was all that was new. While the log may hold changes that a snapshot has
-        # told, chunks wait: such changes would be in neither of them.
+        # The only new message may have been a signal. While the log may contain changes that a
+        # snapshot already has, chunks wait: such changes would be in neither of them.
         if end == start and self._increment.is_due and self._server.flushed_lsn() >= until:
             end = self._chunk(start, rows_max) or end
         return end
 
     def read_again(self, names: tuple[str, ...]) -> None:
-        """Read tables beside the stream."""
+        """Add tables to the incremental snapshot."""
         tables = captured_tables(self._server.tables(), self._config)
         self._increment.enqueue([each.shape for each in tables], names)
 
@@ -95,13 +95,13 @@ class PostgresBatchPlanner:
                 return self._moved(start, end)
             if not found or found[-1][0] < asked:
                 return self._idle(start, until, cap)
-            asked *= 4  # what the slot still holds of earlier batches filled the answer
+            asked *= 4  # messages of earlier batches, still in the slot, filled the result
 
     def _done(self, lsn: int) -> None:
-        """Who asks what comes after a place is done with everything before it.
+        """Release everything up to ``lsn``: a request for what follows means that it is processed.
 
-        The slot is told at once, and not when Spark says so in the middle of the next batch: the
-        server would decode everything from the last batch's beginning again.
+        The slot is advanced at once, and not when Spark commits in the middle of the next batch:
+        the server would decode everything from the start of the last batch again.
         """
         if lsn != self._done_until:
             self._server.advance(lsn)
@@ -109,7 +109,7 @@ class PostgresBatchPlanner:
             self._done_until = lsn
 
     def _chunk(self, start: PostgresOffset, rows_max: int | None) -> PostgresOffset | None:
-        """A chunk of a table that is read again, and the log up to where the chunk saw it."""
+        """Read a chunk of an incremental snapshot; its batch ends at the chunk's log position."""
         if not self._increment.is_due:
             return None
         found_signals = self._increment.chunk(self._server.tables(), start.file, rows_max)
@@ -130,7 +130,7 @@ class PostgresBatchPlanner:
         return self._signal_table
 
     def _handle_signals(self, found: Sequence[tuple[int, int, bytes]], end: int) -> None:
-        """Do what signals up to a position say; remembered before Spark knows of the position."""
+        """Apply signals up to a position; their effect is stored before Spark gets the position."""
         found_signals = list(signals_in(found, self._increment.handled_until, end))
         if found_signals:
             tables = captured_tables(self._server.tables(), self._config)
@@ -143,7 +143,7 @@ class PostgresBatchPlanner:
         )
 
     def _idle(self, start: PostgresOffset, until: int, cap: int | None) -> PostgresOffset:
-        """Nothing of ours happened; the slot must move all the same when others write much."""
+        """Handle a log without captured changes: advance the slot if other changes are large."""
         if cap is not None:
             return start
         interval_s = self._config.heartbeat_interval_ms / 1000
@@ -161,7 +161,7 @@ class PostgresBatchPlanner:
 def captured_tables(
     tables: list[PublishedTable], config: PostgresCdcConfig
 ) -> list[PublishedTable]:
-    """Without a signal table that nobody asked to see."""
+    """The tables without a signal table that is not selected itself."""
     return [
         each
         for each in tables
@@ -170,14 +170,14 @@ def captured_tables(
 
 
 def _stamped_until(start: PostgresOffset) -> int:
-    """The place up to which a snapshot may hold changes already."""
+    """The position up to which a snapshot may already contain changes."""
     return stamping.Stamps(stamping.decode(start.stamps)).until if start.stamps else -1
 
 
 def _cut(
     found: Sequence[tuple[int, int, bytes]], start: int, until: int, rows_max: int
 ) -> tuple[int, int]:
-    """The last boundary within the bound, and the number of its message."""
+    """The last boundary within the limits, and the number of its message."""
     end, seen, base, brackets = start, 0, 0, 0
     for number, lsn, data in found:
         if data[0] == COMMIT:

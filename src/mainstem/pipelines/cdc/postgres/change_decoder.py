@@ -1,8 +1,8 @@
-"""From ``pgoutput`` messages to records: what happened between two positions of the log. Pure.
+"""Decodes ``pgoutput`` messages to records: the changes between two positions of the log. Pure.
 
-Promises: the same messages give the same records however often they are told; transactions are
-taken whole, by where they ended; a change that a snapshot holds already is left out; a change of a
-key is a deletion of the old one and the appearance of the new one.
+Guarantees: the same messages always give the same records; transactions are never split and belong
+to the span in which they end; a change that a snapshot already contains is skipped; a change of a
+key is a deletion of the old key and a creation of the new one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,26 +29,26 @@ from mainstem.pipelines.cdc.table_selection import Routing, is_selected
 from mainstem.pipelines.cdc.transactions import TransactionCounter
 
 _STREAMED = b"false"
-_HOLE = b"\0"  # no JSON text holds such a byte: where something is filled in
-_MESSAGES = "message"  # what messages are counted as among a transaction's tables
+_HOLE = b"\0"  # placeholder in templates: no JSON text contains this byte
+_MESSAGES = "message"  # the name under which messages are counted among a transaction's tables
 _CHANGES = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 
 
 class PostgresCatalogue(Protocol):
-    """What the log does not say and the server has to be asked for."""
+    """What the log does not contain and is queried from the server."""
 
     def type_of(self, oid: int, modifier: int) -> TypeInfo:
-        """A type by its number."""
+        """A type by its OID."""
 
     def key_of(self, oid: int) -> tuple[str, ...]:
         """A table's primary key."""
 
     def unique_of(self, oid: int) -> tuple[str, ...]:
-        """What can be a key where there is no primary key."""
+        """The columns that can be used as a key where there is no primary key."""
 
 
 class PostgresLogSpan(Struct, frozen=True):
-    """The part of the log after ``since`` up to and with ``until``, told at one moment."""
+    """The log after ``since`` up to and including ``until``; ``at_ms`` is its event time."""
 
     since: int
     until: int
@@ -56,7 +56,7 @@ class PostgresLogSpan(Struct, frozen=True):
 
 
 class PostgresChangeDecoder:
-    """Turns the messages of one span into records."""
+    """Decodes the messages of one span to records."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PostgresChangeDecoder:
         self._skipped = frozenset(op.encode() for op in config.skipped_operations)
         self._tables: dict[int, PostgresEventWriter | None] = {}
         self._begin: pgoutput.Begin | None = None
-        # What is the same for all events of a table and an operation within a transaction.
+        # The parts that all events of a table and an operation within a transaction share.
         self._frames: dict[tuple[int, bytes], list[bytes]] = {}
         self._origin = MADE_HERE
         self._previous_end = span.since
@@ -82,11 +82,11 @@ class PostgresChangeDecoder:
 
     @property
     def xid(self) -> int | None:
-        """The transaction whose records are being told."""
+        """The transaction whose records are being decoded."""
         return None if self._begin is None else self._begin.xid
 
     def records(self, messages: Iterable[tuple[int, bytes]]) -> Iterator[ChangeRecord]:
-        """The records of messages, each with its place in the log."""
+        """The records of messages, which are given with their positions in the log."""
         parse, new_row = pgoutput.parse, pgoutput.new_row
         for lsn, data in messages:
             if data[0] not in _CHANGES:
@@ -96,7 +96,7 @@ class PostgresChangeDecoder:
                 row = new_row(data)
                 if row is None:
                     change = parse(data)
-                    assert isinstance(change, pgoutput.Change), "the first byte says so"
+                    assert isinstance(change, pgoutput.Change), "the first byte is that of a change"
                     yield from self._change(lsn, change)
                 elif (table := self._table(row[0])) is not None:
                     op = b"c" if data[0] == pgoutput.INSERT else b"u"
@@ -118,7 +118,7 @@ class PostgresChangeDecoder:
             case pgoutput.Message():
                 yield from self._logical_message(lsn, message)
             case pgoutput.Change() | None:
-                pass  # rows go their own, shorter way; types tell nothing
+                pass  # rows are handled by records(); types need no handling
 
     def _came(self, origin: pgoutput.Origin) -> None:
         if self._begin is not None:
@@ -156,7 +156,7 @@ class PostgresChangeDecoder:
             return self._tables[oid]
         except KeyError:
             raise Corrupt(
-                f"a change of table {oid}, which was never described", subject="pgoutput"
+                f"a change of table {oid}, which has no relation message", subject="pgoutput"
             ) from None
 
     def _change(self, lsn: int, change: pgoutput.Change) -> Sequence[ChangeRecord]:
@@ -272,7 +272,7 @@ class PostgresChangeDecoder:
                 continue
             is_early = begin.final_lsn < self._stamps.until
             if is_early and self._stamps.holds(table.name, (), begin.xid):
-                continue  # the snapshot read all rows afterwards
+                continue  # the snapshot read all rows after the truncation
             source = self._source(table.source, b"%d" % lsn, begin)
             value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table, lsn))
             yield ChangeRecord(table.topic, None, value, begin.committed_us, None, table.schemas)
@@ -283,7 +283,7 @@ class PostgresChangeDecoder:
         begin = self._begin if message.is_transactional else None
         at_us = begin.committed_us if begin is not None else self._span.at_ms * 1000
         if begin is None:
-            self._previous_end = lsn  # it is committed by being said
+            self._previous_end = lsn  # non-transactional: committed when it is written
         event_record = begin or pgoutput.Begin(lsn, at_us, 0)
         source = self._source(source_template(self._config, "", ""), b"%d" % lsn, event_record)
         prefix = msgspec.json.encode(message.prefix)
@@ -319,7 +319,7 @@ class PostgresChangeDecoder:
 
 
 def _complete(new: Values, old: Values) -> None:
-    """Large values that were left as they were stand in the old row."""
+    """Fill in unchanged large values from the old row."""
     for at, value in enumerate(new):
         if value is UNCHANGED and old[at] is not None:
             new[at] = old[at]

@@ -1,11 +1,11 @@
-"""Follows one PostgreSQL database: how far the next micro-batch goes. The driver's side.
+"""Captures one PostgreSQL database: decides, in the driver, where micro-batches end.
 
-    begin ──▶ snapshot: files of the spool ──▶ stream: spans of the log, by where transactions end
+    start ──▶ snapshot: spool files ──▶ stream: spans of the log that end where transactions end
 
-Promises: a position that was given out can be read again, by this process or another, until what
-comes after a later one is asked for or ``commit`` is told of it, and the slot moves only then; a
-slot that is gone is told at once, with the remedy, and never silently replaced unless
-``when_needed`` says so.
+Guarantees: an offset that was returned can be read again, by this process or another, until the
+batch after a later one is requested or ``commit`` gets a later one, and the slot advances only
+then; a missing slot is reported at once, with the remedy, and never silently replaced unless
+``when_needed`` is set.
 """
 
 import logging
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresChangeStream:
-    """Decides how far batches go; one object per run of a query."""
+    """Decides where batches end; one object per run of a query."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PostgresChangeStream:
         return not self._rehearsal and self._config.snapshot_mode != "initial_only"
 
     def end_of_log(self) -> int:
-        """How far the server's log is safe now."""
+        """The position up to which the server's log is flushed."""
         return self._asked().flushed_lsn()
 
     def next(
@@ -84,7 +84,7 @@ class PostgresChangeStream:
         """The end of the batch after ``start``; ``start`` itself when there is nothing new.
 
         Raises:
-            InvalidRequest: the slot is lost, or nothing is chosen.
+            InvalidRequest: the slot is lost, or no table is selected.
             MainstemError: the server does not answer.
         """
         if not self._is_open:
@@ -94,7 +94,7 @@ class PostgresChangeStream:
         if state is not None:
             until = self._spooled(state, start.file, rows_max or ROWS_PER_BATCH)
             is_included = state.number <= start.epoch and start.lsn > 0
-            # A session that found no more rows has seen something all the same.
+            # A session that found no more rows still adds a stamp.
             is_stamped = start.lsn != state.slot_lsn or start.stamps == state.coded_stamps
             if until > start.file or not is_included or not is_stamped:
                 return self._after_files(start, state, until)
@@ -104,21 +104,21 @@ class PostgresChangeStream:
         return self._log.next(start, rows_max, cap)
 
     def commit(self, end: PostgresOffset) -> None:
-        """Nothing up to here will be asked for again."""
+        """Release everything up to ``end``: Spark will not request it again."""
         forget_spool(self._folder, end.file)
         if self._streams and end.lsn:
             self._asked().advance(end.lsn)
             MessageSpool(self._folder).forget(end.lsn)
 
     def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         for each in (self._server, self._snapshot, self._slot_session):
             if each is not None:
                 each.close()
         self._server = self._snapshot = self._slot_session = None
         self._is_open = False
 
-    # The beginning.
+    # Start.
 
     def _asked(self) -> PostgresCdcServer:
         if self._server is None:
@@ -141,11 +141,11 @@ class PostgresChangeStream:
         if self._needs_new_slot(start, slot):
             state, exported = self._begin(start, names)
         elif state is None:
-            # A slot of an earlier life: the stream goes on from it, the rows are read beside it.
+            # The slot exists: the stream continues from it, and the rows are read in addition.
             assert slot is not None or not self._streams
             lsn = start.lsn or (slot.confirmed_lsn if slot else self.end_of_log())
             state = self._fresh(start, names, lsn)
-            if start.lsn:  # the folder was lost, but not the checkpoint: no snapshot again
+            if start.lsn:  # the folder was lost, but not the checkpoint: no new snapshot
                 state.is_complete = True
         if self._streams:
             increment = PostgresIncrementalSnapshot(self._config, self._folder, start.file)
@@ -160,7 +160,7 @@ class PostgresChangeStream:
         self._state = state
         if not state.is_complete:
             per_file = min(self._config.snapshot_rows_per_file, rows_max or ROWS_PER_BATCH)
-            # What was written but not shown is written again.
+            # Files that Spark has not been given are written again.
             state.next_file = state.shown_until
             self._snapshot = PostgresSnapshot(
                 self._config, self._folder, state, exported=exported, rows_per_file=per_file
@@ -186,12 +186,12 @@ class PostgresChangeStream:
     def _check_slot(self, start: PostgresOffset, slot: SlotState | None) -> None:
         if self._needs_new_slot(start, slot) and start.lsn:
             if self._config.snapshot_mode == "when_needed":
-                _log.warning("the slot %s is lost: a new snapshot", self._config.slot_name)
+                _log.warning("slot %s is lost: starting a new snapshot", self._config.slot_name)
                 return
             raise lost_slot(self._config, slot)
 
     def _begin(self, start: PostgresOffset, names: list[str]) -> tuple[SnapshotState, str | None]:
-        """A new slot, whose own snapshot shows exactly what its stream will not tell."""
+        """Create a slot; its exported snapshot contains exactly what its stream does not."""
         server = self._asked()
         if server.slot() is not None:
             server.drop_slot()
@@ -203,14 +203,14 @@ class PostgresChangeStream:
                 )
             ).fetchone()
         assert row is not None
-        # The exported snapshot lives as long as this session does nothing else.
+        # The exported snapshot is valid as long as this session does nothing else.
         self._slot_session = session
         return self._fresh(start, names, lsn_number(row[1])), row[2]
 
     # The snapshot.
 
     def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
-        """The first file that the next batch leaves alone; writes files as needed."""
+        """The end of the spool files of the next batch; writes files as needed."""
         until = spooled_until(
             state,
             start,
@@ -221,7 +221,7 @@ class PostgresChangeStream:
         if state.is_complete and self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
-            if self._slot_session is not None:  # it keeps the server from cleaning up old rows
+            if self._slot_session is not None:  # an open session prevents vacuum
                 self._slot_session.close()
                 self._slot_session = None
         if state.is_complete and state.emptied and self._log is not None:
@@ -254,17 +254,17 @@ class PostgresChangeStream:
 
 
 def chosen_tables(server: PostgresCdcServer, config: PostgresCdcConfig) -> list[PublishedTable]:
-    """The tables to follow.
+    """The tables to capture.
 
     Raises:
-        InvalidRequest: the settings choose none.
+        InvalidRequest: the settings select none.
     """
     tables = server.tables()
     if not tables:
         raise InvalidRequest(
             ErrorCode.INVALID_CONFIG,
-            f"no table of {config.database} fits {', '.join(config.tables) or 'public.*'}",
+            f"no table of {config.database} matches {', '.join(config.tables) or 'public.*'}",
             subject="tables",
-            remedy="write schema.table; `discover` lists what is there",
+            remedy="write schema.table; `discover` lists the tables",
         )
     return tables

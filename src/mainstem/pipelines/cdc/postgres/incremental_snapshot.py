@@ -1,9 +1,9 @@
-"""Tables read again while their changes stream on: chunk by chunk, in the order of their keys.
+"""Incremental snapshots: tables read again while their changes stream, in chunks by primary key.
 
-Each chunk is read by a transaction of its own, which also says what it saw and how far the log was.
-Its batch tells the chunk first, without the keys that the log up to that point changes (the log
-tells those), then the log (the idea is DBLog's; no marks are written, because the server can say
-what a transaction saw). So readers see each key's events in order, deletions included.
+Each chunk is read by a separate transaction, which also returns what it saw and where the log was.
+Its batch contains the chunk first, without the keys that change in the log up to that position,
+then the log (as in DBLog, but without watermark writes, because the server reports what a
+transaction saw). So readers see each key's events in order, deletions included.
 """
 
 import time
@@ -26,7 +26,7 @@ from mainstem.pipelines.cdc.spool import write_safely
 
 
 class PostgresIncrementalSnapshot(IncrementalSnapshotQueue):
-    """Reads the tables that signals ask for."""
+    """Reads the tables that signals request."""
 
     def __init__(self, config: PostgresCdcConfig, folder: Path, start_file: int) -> None:
         super().__init__(folder, start_file)
@@ -35,7 +35,7 @@ class PostgresIncrementalSnapshot(IncrementalSnapshotQueue):
     def chunk(
         self, tables: list[PublishedTable], number: int, rows_max: int | None
     ) -> SpoolFile | None:
-        """Read the next chunk into file ``number``; None when nothing is left."""
+        """Read the next chunk into file ``number``; None when no table is left."""
         by_name = {each.shape.full_name: each for each in tables}
         bound = min(CHUNK_ROWS, self._config.snapshot_rows_per_file, rows_max or CHUNK_ROWS)
 

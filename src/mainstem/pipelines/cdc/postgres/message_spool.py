@@ -1,14 +1,14 @@
-"""Messages of the slot on their way from the driver, who counts them, to the task that tells them.
+"""Spools the slot's messages from the driver, which counts them, to the task that decodes them.
 
-The server has to decode its log anew for everybody who asks, which takes it about as long as
-telling the changes takes us. So the driver, which must look for the ends of transactions anyway,
-keeps what it saw in a file, and the task reads that.
+The server decodes its log again for every request, which takes it about as long as converting the
+changes takes here. So the driver, which has to find the ends of transactions anyway, writes the
+messages to a file, and the task reads that.
 
-    [place and message, as a row of COPY's binary format]*  size of all before, crc, magic
+    [position and message, as a row of COPY's binary format]*  size of all before, crc, magic
 
-Promises: a file only ever saves work: one that is missing, torn, or on another machine is as good
-as none, since the slot tells the same messages again; a file is removed when nobody will ask for it
-any more; no file grows beyond ``FILE_BYTES_MAX``.
+Guarantees: a file only saves work: if it is missing, torn, or on another machine, the slot returns
+the same messages again; a file is removed when it is no longer needed; no file grows beyond
+``FILE_BYTES_MAX``.
 """
 
 import struct
@@ -25,7 +25,7 @@ READ_BYTES: Final = 1 << 20
 Block = bytes | bytearray | memoryview
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\x00"
 _HEADER_BYTES: Final = 19
-# Of a row (lsn, data): two fields, eight bytes of place, and the size of the message.
+# Of a row (lsn, data): two fields, eight bytes of LSN, and the size of the message.
 _ROW: Final = struct.Struct(">hiQi")
 _END: Final = struct.Struct(">QI8s")
 _MAGIC: Final = b"MSLOGSP1"
@@ -36,7 +36,7 @@ _NEW: Final = ".log-new"
 class MessageBoundary(NamedTuple):
     """The end of a transaction, a message or a row of the signal table among all messages.
 
-    ``number`` counts messages from 1; ``place`` is that in the log, ``data`` what is said.
+    ``number`` counts messages from 1; ``place`` is its LSN, ``data`` the message.
     """
 
     number: int
@@ -45,14 +45,14 @@ class MessageBoundary(NamedTuple):
 
 
 class MessageSpool:
-    """The driver's side: keeps the messages of the next batch."""
+    """The driver's side: stores the messages of the next batch."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / SPOOL_NAME
         self._ends: dict[int, tuple[int, int]] = {}
 
     def fill(self, blocks: Iterable[Block], signal_oid: int) -> list[MessageBoundary]:
-        """Keeps messages; returns those that a batch may end at, and those that may be signals."""
+        """Stores messages; returns those that a batch may end at, and those that may be signals."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._ends = {}
         signal_start = bytes((INSERT,)) + signal_oid.to_bytes(4, "big")
@@ -74,7 +74,7 @@ class MessageSpool:
         return found
 
     def keep(self, since: int, until: int, number: int) -> None:
-        """What was kept up to a message is the batch between two places; the rest is forgotten."""
+        """Makes the messages up to ``number`` the batch between two positions; drops the rest."""
         size, crc = self._ends[number]
         fresh = self._folder / _NEW
         if size > FILE_BYTES_MAX:
@@ -87,14 +87,14 @@ class MessageSpool:
         fresh.replace(_path(self._folder, since, until))
 
     def forget(self, until: int) -> None:
-        """Nobody will ask for anything up to here again."""
+        """Removes the files of batches up to ``until``, which are no longer needed."""
         for path in self._folder.glob(f"{_PREFIX}*"):
             if int(path.stem.rpartition("-")[2], 16) <= until:
                 path.unlink(missing_ok=True)
 
 
 def spooled_messages(folder: Path, since: int, until: int) -> Iterator[tuple[int, bytes]] | None:
-    """The messages of a batch with their places; None where no sound file holds them."""
+    """The messages of a batch with their positions; None if no intact file has them."""
     path = _path(folder / SPOOL_NAME, since, until)
     try:
         whole = path.open("rb")
@@ -108,7 +108,7 @@ def spooled_messages(folder: Path, since: int, until: int) -> Iterator[tuple[int
 
 
 def fetched_messages(blocks: Iterable[Block]) -> Iterator[tuple[int, bytes]]:
-    """Messages with their places, straight from the server."""
+    """Messages with their positions, directly from the server."""
     for row in _rows(blocks):
         yield _ROW.unpack_from(row)[2], bytes(row[_ROW.size :])
 
@@ -127,7 +127,7 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _sound_size(whole: BinaryIO) -> int | None:
-    """How many bytes of messages a file has; None where it is not as it was written."""
+    """The size of a file's messages in bytes; None if the file is damaged."""
     crc, size, left = 0, 0, whole.seek(0, 2) - _END.size
     if left < 0:
         return None

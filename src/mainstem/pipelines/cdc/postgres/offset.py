@@ -1,13 +1,13 @@
-"""Where a stream of changes stands, as Spark's checkpoint keeps it. Pure."""
+"""The offset of a PostgreSQL stream, as stored in Spark's checkpoint. Pure."""
 
 from msgspec import Struct
 
 
 class PostgresOffset(Struct, frozen=True, kw_only=True):
-    """Where a stream stands.
+    """The offset of a query.
 
-    ``lsn`` of the log and ``file`` of the spool are done; ``epoch`` counts slots; ``at_ms`` is the
-    moment at which it was decided to go this far, ``beat`` counts heartbeats.
+    ``lsn`` of the log and ``file`` of the spool are processed; ``epoch`` counts slots; ``at_ms`` is
+    the time at which the offset was determined, ``beat`` counts heartbeats.
     """
 
     lsn: int = 0

@@ -2,8 +2,8 @@
 
     Begin, Origin?, (Relation, Type, Insert, Update, Delete, Truncate, Message)*, Commit
 
-Promises: every value is the server's text as bytes, None for null, or ``UNCHANGED`` for a large
-value that an update did not touch; bytes that are no such message are ``Corrupt``.
+Guarantees: every value is the server's text as bytes, None for null, or ``UNCHANGED`` for a large
+value that an update did not change; invalid bytes raise ``Corrupt``.
 """
 
 import struct
@@ -16,7 +16,7 @@ from mainstem.model.errors import Corrupt
 from mainstem.model.records import columns
 from mainstem.pipelines.cdc.row_values import UNCHANGED, Values
 
-EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, where the server counts from, in our time
+EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, PostgreSQL's epoch, in microseconds since 1970
 
 BEGIN, COMMIT, RELATION, TYPE, ORIGIN = 0x42, 0x43, 0x52, 0x59, 0x4F
 INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = 0x49, 0x55, 0x44, 0x54, 0x4D
@@ -35,7 +35,7 @@ _KEY, _OLD, _NEW = 0x4B, 0x4F, 0x4E
 
 
 class Begin(Struct, frozen=True):
-    """A transaction; the times are microseconds since 1970."""
+    """The start of a transaction; the times are microseconds since 1970."""
 
     final_lsn: int
     committed_us: int
@@ -43,7 +43,7 @@ class Begin(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """Its end. ``end_lsn`` is where the next one may begin."""
+    """The end of a transaction. ``end_lsn`` is where the next one may start."""
 
     commit_lsn: int
     end_lsn: int
@@ -51,7 +51,7 @@ class Commit(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """Where a transaction was made that was replicated to this server: its place there, a name."""
+    """The origin of a transaction that was replicated to this server: its LSN there, and a name."""
 
     lsn: int
     name: str
@@ -77,7 +77,7 @@ class Relation(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A row that came, changed or went; ``old`` has only the key when ``old_is_key``."""
+    """An inserted, updated or deleted row; ``old`` has only the key when ``old_is_key``."""
 
     op: str
     oid: int
@@ -87,7 +87,7 @@ class Change(Struct, frozen=True):
 
 
 class Truncate(Struct, frozen=True):
-    """Tables that were emptied."""
+    """Tables that were truncated."""
 
     oids: tuple[int, ...]
     is_cascade: bool
@@ -95,7 +95,7 @@ class Truncate(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """Something said through ``pg_logical_emit_message``."""
+    """A message of ``pg_logical_emit_message``."""
 
     is_transactional: bool
     lsn: int
@@ -107,27 +107,27 @@ Event = Begin | Commit | Origin | Relation | Change | Truncate | Message
 
 
 def parse(data: bytes) -> Event | None:
-    """One message; None for those that tell nothing of use (types).
+    """Decode one message; None for those that are not needed (types).
 
     Raises:
-        Corrupt: it is no message of this protocol.
+        Corrupt: it is not a valid message.
     """
     try:
         parser = _PARSERS.get(data[0])
         if parser is None:
-            raise Corrupt(f"a message of unknown kind {data[:1]!r}", subject="pgoutput")
+            raise Corrupt(f"unknown kind of message: {data[:1]!r}", subject="pgoutput")
         return parser(data)
     except (struct.error, IndexError, ValueError) as error:
-        raise Corrupt(f"a message that ends too soon: {error}", subject="pgoutput") from None
+        raise Corrupt(f"truncated message: {error}", subject="pgoutput") from None
 
 
 def new_row(data: bytes) -> tuple[int, Values] | None:
-    """Table and values of an insert, or of an update that tells nothing of the old row.
+    """Table and values of an insert, or of an update without the old row; None for other messages.
 
-    None for every other message. Most changes are such; no object is made of them on the way.
+    Most changes are of these kinds; no object is created for them.
 
     Raises:
-        Corrupt: it is no message of this protocol.
+        Corrupt: it is not a valid message.
     """
     try:
         if data[0] == UPDATE:
@@ -137,7 +137,7 @@ def new_row(data: bytes) -> tuple[int, Values] | None:
             return None
         return _U32.unpack_from(data, 1)[0], row_values(data, 6, UNCHANGED)[0]
     except (struct.error, IndexError, ValueError) as error:
-        raise Corrupt(f"a message that ends too soon: {error}", subject="pgoutput") from None
+        raise Corrupt(f"truncated message: {error}", subject="pgoutput") from None
 
 
 def _begin(data: bytes) -> Begin:
@@ -171,7 +171,7 @@ def _relation(data: bytes) -> Relation:
         (modifier,) = _I32.unpack_from(data, at + 4)
         at += 8
         columns.append(RelationColumn(column, type_oid, modifier, is_key))
-    # An empty schema stands for pg_catalog.
+    # An empty schema means pg_catalog.
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
@@ -236,7 +236,7 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def plain_values(data: bytes, at: int, unchanged: object) -> tuple[list[Any], int]:
-    """The values of a row, and the place behind it: what ``_native.row_values`` does."""
+    """The values of a row, and the position after it; see ``_native.row_values``."""
     (count,) = _U16.unpack_from(data, at)
     at += 2
     values: list[Any] = []
@@ -247,7 +247,7 @@ def plain_values(data: bytes, at: int, unchanged: object) -> tuple[list[Any], in
             start = at + 5
             at = start + size_at(data, at + 1)[0]
             if at > len(data):
-                raise ValueError("a value reaches beyond its message")
+                raise ValueError("a value exceeds its message")
             add(data[start:at])
         elif kind == _NULL:
             add(None)
@@ -256,7 +256,7 @@ def plain_values(data: bytes, at: int, unchanged: object) -> tuple[list[Any], in
             add(unchanged)
             at += 1
         else:
-            raise ValueError(f"a value of kind {kind}")
+            raise ValueError(f"unknown kind of value: {kind}")
     return values, at
 
 
@@ -264,11 +264,11 @@ row_values = plain_values if columns.COMPILED is None else columns.COMPILED.row_
 
 
 def lsn_text(lsn: int) -> str:
-    """As the server writes it: 16/B374D848."""
+    """An LSN in the server's notation: 16/B374D848."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_number(text: str) -> int:
-    """The number behind the server's notation."""
+    """The LSN of the server's notation."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)

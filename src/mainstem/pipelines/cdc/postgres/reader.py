@@ -1,7 +1,7 @@
 """``format("mainstem-postgres-cdc")``: the changes of a PostgreSQL database as a Spark stream.
 
-The driver's side asks the follower how far to go; tasks read files of the spool, or the slot
-between two positions of the log, and write events. One span of the log is one task, in order.
+The driver determines where batches end; tasks read spool files, or the slot between two positions
+of the log, and write events. One span of the log is one task, in order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,13 +41,13 @@ Settings = ReaderSettings[PostgresCdcConfig]
 
 
 class PostgresTablesReader(DataSourceReader):
-    """One task per table; nothing is remembered and nothing changes."""
+    """Reads tables with one task each; stores no state and changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tables."""
+        """One partition per table."""
         server = PostgresCdcServer(self._settings.config)
         try:
             tables = chosen_tables(server, self._settings.config)
@@ -82,14 +82,14 @@ class PostgresChangesReader(CdcStreamReader):
     _settings: Settings
 
     def follower(self) -> PostgresChangeStream:
-        """A new follower."""
+        """A new change stream."""
         settings = self._settings
         return PostgresChangeStream(
             settings.config, Path(settings.state_dir), rehearsal=settings.rehearsal
         )
 
     def parts(self, begun: PostgresOffset, until: PostgresOffset) -> list[tuple[str, Any]]:
-        """Files of the spool, or one span of the log."""
+        """Spool files, or one span of the log."""
         folder = Path(self._settings.state_dir)
         span = msgspec.json.encode(PostgresLogSpan(begun.lsn, until.lsn, until.at_ms))
         parts: list[tuple[str, Any]] = []
@@ -126,7 +126,7 @@ class PostgresChangesReader(CdcStreamReader):
 
 
 class PostgresCdcDataSource(SettingsSource):
-    """The format of PostgreSQL's changes."""
+    """The data source of changes of PostgreSQL."""
 
     format_name = "mainstem-postgres-cdc"
     columns = SCHEMA
@@ -152,7 +152,8 @@ def snapshot_records(
 
     head, usual = b'{"before":null,"after":', tail(spool_file.usual)
     first, last = tail(spool_file.first), tail(spool_file.last)
-    # A row that is first of all and last of its table is told as the first, as Debezium does.
+    # A row that is the first of all and the last of its table is marked as the first, as in
+    # Debezium.
     begins_all = spool_file.first == "first" and spool_file.last != "last"
     for number, row in enumerate(rows, 1):
         values = split_row(row)
@@ -176,7 +177,7 @@ def chunk_records(
     span: PostgresLogSpan,
     stamps: str,
 ) -> Iterator[ChangeRecord]:
-    """Rows that were read beside the stream, but for those that the log tells, then the log."""
+    """The rows of a chunk except those that change in the log span, then the log."""
     changed = _changed_keys(settings, spool_file, span)
     plain = PostgresEventWriter(spool_file.shape, _plain(settings.config), settings.routing())
     kept = (row for row in rows if plain.layout.key(split_row(row)) not in changed)
@@ -186,7 +187,7 @@ def chunk_records(
 
 
 def _plain(config: PostgresCdcConfig) -> PostgresCdcConfig:
-    """Keys that are the primary key as it stands, whatever is told to readers."""
+    """The settings for keys that are the unmodified primary key, whatever the events contain."""
     return msgspec.structs.replace(
         config, key_columns={}, mask_columns={}, skipped_operations=(), transaction_metadata=False
     )
@@ -195,7 +196,7 @@ def _plain(config: PostgresCdcConfig) -> PostgresCdcConfig:
 def _changed_keys(
     settings: Settings, spool_file: SpoolFile, span: PostgresLogSpan
 ) -> set[bytes | None]:
-    """The keys whose changes the chunk saw and the log is about to tell."""
+    """The keys whose changes are both in the chunk and in the log span."""
     if span.since >= span.until:
         return set()
     seen = stamping.SeenTransactions(spool_file.snapshot)
@@ -229,7 +230,7 @@ def log_records(settings: Settings, span: PostgresLogSpan, stamps: str) -> Itera
 
 
 def _messages(settings: Settings, span: PostgresLogSpan) -> Iterator[tuple[int, bytes]]:
-    """The messages of the slot up to a position: as the driver kept them, or told once more."""
+    """The slot's messages up to a position: from the driver's spool, or from the server again."""
     kept = spooled_messages(Path(settings.state_dir), span.since, span.until)
     if kept is not None:
         yield from kept

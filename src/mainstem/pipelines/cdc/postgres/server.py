@@ -1,8 +1,8 @@
-"""A PostgreSQL server as change data capture needs it: sessions, slot, publication, catalogue.
+"""A PostgreSQL server for change data capture: sessions, slot, publication, catalogue.
 
-Promises: every session writes values the same way, whatever the server's defaults; what the server
-refuses is one sentence with its remedy; a slot that another session holds is waited for a while,
-because the session of a killed process ends a moment after it.
+Guarantees: every session formats values the same way, whatever the server's defaults; an error of
+the server is one sentence with its remedy; a slot that is in use by another session is retried for
+a while, because the session of a killed process ends a moment after it.
 """
 
 import time
@@ -34,7 +34,7 @@ _SESSION: Final = (
 
 
 class SlotState(Struct, frozen=True):
-    """A replication slot; ``kept_bytes`` is the log that the server keeps for it."""
+    """A replication slot; ``kept_bytes`` is the size of the log that the server retains for it."""
 
     confirmed_lsn: int
     plugin: str
@@ -43,12 +43,12 @@ class SlotState(Struct, frozen=True):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server has thrown away log that the slot would need."""
+        """Whether the server has removed log that the slot needs."""
         return self.wal_status == "lost"
 
 
 class PublishedTable(Struct, frozen=True):
-    """A table that is followed; ``is_ordered`` when its keys sort the same here and there.
+    """A table that is captured; ``is_ordered`` when its keys sort in Python as on the server.
 
     ``file`` is the number of its file, which changes when it is truncated.
     """
@@ -63,7 +63,7 @@ class PublishedTable(Struct, frozen=True):
 
 @contextmanager
 def refusals(config: PostgresCdcConfig) -> Iterator[None]:
-    """Turns what the server says into a Mainstem error."""
+    """Converts errors of the server to Mainstem errors."""
     try:
         yield
     except psycopg.Error as error:
@@ -71,7 +71,7 @@ def refusals(config: PostgresCdcConfig) -> Iterator[None]:
 
 
 def refusal(error: psycopg.Error, config: PostgresCdcConfig) -> MainstemError:
-    """One sentence, and what helps."""
+    """The error in one sentence, with its remedy."""
     subject = f"{config.host}:{config.port}/{config.database}"
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -85,7 +85,7 @@ def refusal(error: psycopg.Error, config: PostgresCdcConfig) -> MainstemError:
         if "authentication failed" in text or "no password" in text:
             return InvalidRequest(
                 ErrorCode.AUTHENTICATION_FAILED,
-                f"the server refuses the login of {config.user}",
+                f"authentication failed for {config.user}",
                 subject=subject,
                 remedy="check user and password",
             )
@@ -101,10 +101,10 @@ def refusal(error: psycopg.Error, config: PostgresCdcConfig) -> MainstemError:
 
 
 def connect(config: PostgresCdcConfig, *, replication: bool = False) -> Connection:
-    """A session of our own, every statement for itself.
+    """A session in autocommit mode.
 
     Raises:
-        MainstemError: the server cannot be reached or refuses the login.
+        MainstemError: the server cannot be reached or authentication failed.
     """
     with refusals(config):
         return psycopg.connect(
@@ -124,7 +124,7 @@ def connect(config: PostgresCdcConfig, *, replication: bool = False) -> Connecti
 
 
 class PostgresCdcServer:
-    """One server, asked over one session."""
+    """One server, accessed over one session."""
 
     def __init__(self, config: PostgresCdcConfig) -> None:
         self._config = config
@@ -134,11 +134,11 @@ class PostgresCdcServer:
         self._uniques: dict[int, tuple[str, ...]] | None = None
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self.session.close()
 
     def ask(self, statement: LiteralString, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a statement's answer.
+        """The rows that a statement returns.
 
         Raises:
             MainstemError: the server refuses.
@@ -147,14 +147,14 @@ class PostgresCdcServer:
             return self.session.execute(statement, values).fetchall()
 
     def flushed_lsn(self) -> int:
-        """How far the server's log is safe."""
+        """The position up to which the server's log is flushed."""
         [(lsn,)] = self.ask("SELECT pg_current_wal_flush_lsn()::text")
         return lsn_number(lsn)
 
     # The slot.
 
     def slot(self) -> SlotState | None:
-        """The slot; None when there is none."""
+        """The slot; None when it does not exist."""
         rows = self.ask(
             "SELECT confirmed_flush_lsn::text, plugin::text, coalesce(wal_status, ''),"
             " coalesce(pg_current_wal_lsn() - restart_lsn, 0)::bigint, database::text"
@@ -174,11 +174,11 @@ class PostgresCdcServer:
         return SlotState(lsn_number(confirmed) if confirmed else 0, plugin, status, kept)
 
     def drop_slot(self) -> None:
-        """Let go of the slot; the server may then forget what it kept for it."""
+        """Drop the slot; the server may then remove the log that it retained for it."""
         self._when_free("SELECT pg_drop_replication_slot(%s)", self._config.slot_name)
 
     def advance(self, lsn: int) -> None:
-        """Tell the server that nothing up to here will be asked for again."""
+        """Advance the slot: nothing up to ``lsn`` will be requested again."""
         state = self.slot()
         if state is not None and lsn > state.confirmed_lsn:
             self._when_free(
@@ -192,7 +192,7 @@ class PostgresCdcServer:
     ) -> list[tuple[int, int, bytes]]:
         """Ends of transactions, messages, and new rows of one table, up to a position.
 
-        Each with its number among all messages since the slot's position, and its place in the log.
+        Each with its number among all messages since the slot's position, and its LSN.
         """
         return self._when_free(
             "SELECT n, (lsn - '0/0')::bigint, data"
@@ -212,7 +212,7 @@ class PostgresCdcServer:
     def peeked(
         self, upto: int, changes_max: int | None = None
     ) -> Iterator[Iterator[bytes | bytearray | memoryview]]:
-        """The slot's messages up to a position: rows of COPY's binary format (place, message)."""
+        """The slot's messages up to a position: rows of COPY's binary format (LSN, message)."""
         query = sql.SQL(
             "COPY (SELECT lsn, data FROM pg_logical_slot_peek_binary_changes({}, {}, {},"
             " 'proto_version', '1', 'publication_names', {}, 'messages', 'true'))"
@@ -223,7 +223,7 @@ class PostgresCdcServer:
             sql.Literal(changes_max),
             sql.Literal(self._config.publication_name),
         )
-        # COPY cannot be begun again half-way; an empty look waits until the slot is free.
+        # COPY cannot be retried after its start; an empty peek waits until the slot is free.
         self._when_free(
             "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, '0/1'::pg_lsn, 1,"
             " 'proto_version', '1', 'publication_names', %s)",
@@ -243,7 +243,7 @@ class PostgresCdcServer:
                 if time.monotonic() > deadline:
                     raise Unavailable(
                         ErrorCode.WRITER_UNAVAILABLE,
-                        f"somebody else reads the slot: {error}",
+                        f"the slot is in use by another reader: {error}",
                         subject=self._config.slot_name,
                         remedy="stop the other reader, or choose another slot_name",
                     ) from None
@@ -254,10 +254,10 @@ class PostgresCdcServer:
     # The publication.
 
     def ensure_publication(self, tables: Sequence[PublishedTable]) -> None:
-        """Make the publication, or bring it up to date, as the settings say.
+        """Create or update the publication, as configured.
 
         Raises:
-            InvalidRequest: it is missing and may not be made.
+            InvalidRequest: it is missing and may not be created.
         """
         config = self._config
         name = sql.Identifier(config.publication_name)
@@ -268,7 +268,7 @@ class PostgresCdcServer:
             if not found:
                 raise InvalidRequest(
                     ErrorCode.INVALID_CONFIG,
-                    "there is no such publication, and publication_autocreate is disabled",
+                    "the publication does not exist, and publication_autocreate is disabled",
                     subject=config.publication_name,
                     remedy=f"CREATE PUBLICATION {config.publication_name} FOR TABLE ...",
                 )
@@ -302,8 +302,8 @@ class PostgresCdcServer:
     # The catalogue.
 
     def tables(self) -> list[PublishedTable]:
-        """The tables that the settings choose, by name."""
-        self._keys = self._uniques = None  # they may have changed since the last look
+        """The tables that the settings select, by name."""
+        self._keys = self._uniques = None  # they may have changed since the last call
         rows = self.ask(_TABLES)
         config = self._config
         chosen = [
@@ -340,7 +340,7 @@ class PostgresCdcServer:
         return self._keys.get(oid, ())
 
     def unique_of(self, oid: int) -> tuple[str, ...]:
-        """The columns of a table's first unique index, by name, that can be a key."""
+        """The columns of a table's first unique index, by name, that can be used as a key."""
         if self._uniques is None:
             self._uniques = {}
             for table, names in self.ask(_UNIQUES):
@@ -348,11 +348,11 @@ class PostgresCdcServer:
         return self._uniques.get(oid, ())
 
     def type_of(self, oid: int, modifier: int) -> TypeInfo:
-        """A type with what it is made of."""
+        """A type with its element or base type."""
         if oid not in self._types:
             rows = self.ask(_TYPE, oid)
             if not rows:
-                return TypeInfo("text")  # dropped since: its values are told as they stand
+                return TypeInfo("text")  # dropped since: its values are written as text
             [self._types[oid]] = rows
         name, kind, element, of_domain, domain_modifier = self._types[oid]
         if kind == "d":
@@ -361,7 +361,7 @@ class PostgresCdcServer:
         return TypeInfo(name, modifier, inner)
 
 
-# A partitioned table is told as one table, the one that people write to.
+# A partitioned table is captured as one table, the root, which applications write to.
 _AS_ROOT: Final = sql.SQL("WITH (publish_via_partition_root = true)")
 _TABLES: Final = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.reltuples::bigint,

@@ -1,4 +1,4 @@
-"""Signals among what a slot tells: new rows of a signal table, and messages. Pure."""
+"""Finds signals among the slot's messages: new rows of a signal table, and messages. Pure."""
 
 import logging
 from collections.abc import Iterator, Sequence

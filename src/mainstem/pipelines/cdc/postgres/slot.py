@@ -1,7 +1,7 @@
-"""Watches a replication slot: whether it is still there, and the log that the server keeps for it.
+"""Monitors a replication slot: whether it still exists, and the log that the server retains for it.
 
-A slot that nobody reads fills the server's disk; a slot that the server gave up has lost changes.
-Both are told: the first as a figure and a warning, the second as a refusal with its remedy.
+A slot that is not read fills the server's disk; a slot that the server invalidated has lost
+changes. The first is reported as a gauge and a warning, the second as an error with its remedy.
 """
 
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class SlotMonitor:
-    """Looks at the slot now and then."""
+    """Checks the slot at intervals."""
 
     def __init__(
         self, config: PostgresCdcConfig, folder: Path, now: Callable[[], float] = time.time
@@ -33,10 +33,10 @@ class SlotMonitor:
         self._looked_at = float("-inf")
 
     def look(self, server: PostgresCdcServer) -> None:
-        """Tell how it is, unless that was done a moment ago.
+        """Report the state of the slot, at most once per ``WATCH_EVERY_S``.
 
         Raises:
-            InvalidRequest: it is lost.
+            InvalidRequest: the slot is lost.
         """
         if self._now() - self._looked_at < WATCH_EVERY_S:
             return
@@ -50,7 +50,7 @@ class SlotMonitor:
         )
         if slot.kept_bytes > self._config.wal_warning_bytes:
             _log.warning(
-                "the server keeps %d MiB of log for slot %s, confirmed up to %s",
+                "the server retains %d MiB of WAL for slot %s, confirmed up to %s",
                 slot.kept_bytes >> 20,
                 self._config.slot_name,
                 lsn_text(slot.confirmed_lsn),
@@ -58,17 +58,17 @@ class SlotMonitor:
 
 
 def lost_slot(config: PostgresCdcConfig, slot: SlotState | None) -> InvalidRequest:
-    """The refusal that tells of changes that cannot be had any more."""
+    """The error for changes that are no longer available."""
     if slot is None:
-        why = "the slot is gone"
+        why = "the slot does not exist"
     elif slot.is_lost:
-        why = "the server threw away log that the slot needed (max_slot_wal_keep_size)"
+        why = "the server removed WAL that the slot needed (max_slot_wal_keep_size)"
     else:
-        why = f"somebody else moved the slot on to {lsn_text(slot.confirmed_lsn)}"
+        why = f"another reader advanced the slot to {lsn_text(slot.confirmed_lsn)}"
     return InvalidRequest(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{why}: changes are lost",
         subject=config.slot_name,
         remedy="set snapshot_mode: when_needed to read all rows again, or remove the pipeline's "
-        "state folder to begin anew",
+        "state folder to start over",
     )

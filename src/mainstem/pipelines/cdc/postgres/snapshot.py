@@ -1,12 +1,12 @@
-"""The rows that are there already, spooled into files that a stream hands out like changes.
+"""Snapshots: the existing rows, spooled into files that the stream delivers before changes.
 
     table ──COPY──▶ 00000000.copy, 00000001.copy, …   (+ .json: which rows these are)
 
-The exported snapshot of a slot dies with its session, so rows are on disk before Spark is told of
-them: a batch that is repeated reads the same file. A keyed table is read in the key's order, and
-after a crash it is taken up behind the last key on disk; what the new session saw beyond the point
-where the stream begins is noted in a stamp (``cdc.stamps``). Other tables are told when they are on
-disk as a whole, and begun again after a crash.
+The exported snapshot of a slot ends with its session, so rows are on disk before Spark gets their
+offset: a batch that is repeated reads the same file. A table with a key is read in key order, and
+after a crash it is resumed after the last key on disk; what the new session saw beyond the start of
+the stream is recorded in a stamp (``cdc.stamps``). Other tables are delivered when they are
+completely on disk, and restarted after a crash.
 """
 
 import os
@@ -40,10 +40,10 @@ WRITE_BYTES: Final = 1 << 20
 
 
 class SpoolFile(Struct, frozen=True):
-    """What a file of the spool holds.
+    """The metadata of a spool file.
 
-    ``first``, ``last`` and ``usual`` are the words that events give for ``snapshot``; a chunk that
-    is read beside the stream says in ``snapshot`` which transactions it saw.
+    ``first``, ``last`` and ``usual`` are the values of ``snapshot`` in events; for a chunk of an
+    incremental snapshot, ``snapshot`` contains the transactions that it saw.
     """
 
     shape: PostgresTableSchema
@@ -58,10 +58,10 @@ class SpoolFile(Struct, frozen=True):
 
 
 class SnapshotState(SpoolState, kw_only=True):
-    """How far the snapshot has come; the stream begins at ``slot_lsn``.
+    """The progress of the snapshot; the stream starts at ``slot_lsn``.
 
     ``table_file`` is the file of the table that is being read; ``emptied`` are tables that were
-    truncated when a part of them had been told.
+    truncated after a part of them was delivered.
     """
 
     slot_lsn: int
@@ -75,9 +75,9 @@ class PostgresSnapshot:
     Args:
         config: the settings.
         folder: the connector's folder.
-        state: where it stands.
-        exported: the slot's own snapshot while its session lives; None: one of our own is taken.
-        rows_per_file: how many rows one file holds at most.
+        state: the progress so far.
+        exported: the slot's exported snapshot while its session is open; None takes a new one.
+        rows_per_file: the maximum number of rows of a file.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class PostgresSnapshot:
         self._work: Iterator[None] | None = None
 
     def close(self) -> None:
-        """End the session; what is on disk stays."""
+        """Close the session; files on disk stay."""
         self._session.close()
 
     def more(self, tables: Callable[[], list[PublishedTable]]) -> bool:
-        """Write one more file, or find that all is written; whether there was one."""
+        """Write one more file, or complete the snapshot; returns whether a file was written."""
         if self._work is None:
             self._work = self._files(tables())
         with refusals(self._config):
@@ -120,7 +120,7 @@ class PostgresSnapshot:
             ).fetchone()
         assert row is not None
         snapshot, until, xid = row
-        # The slot's own snapshot ends exactly where the stream begins: nothing is told twice.
+        # The slot's exported snapshot ends exactly where the stream starts: no event is repeated.
         return ("" if exported is not None else snapshot), lsn_number(until), xid % (1 << 32)
 
     def _files(self, tables: list[PublishedTable]) -> Iterator[None]:
@@ -148,7 +148,7 @@ class PostgresSnapshot:
         self._session.execute("COMMIT")
 
     def _table(self, table: PublishedTable, *, is_last_table: bool) -> Iterator[SpoolFile]:
-        """Files of one table; one row is held back so that the last is known to be it."""
+        """The files of one table; reads one row ahead to mark the last row."""
         shape = table.shape
         is_first = self.state.after is None
         begins_all = self.state.next_file == 0
@@ -178,11 +178,11 @@ class PostgresSnapshot:
 def spool(
     path: Path, row: bytes, rows: Iterator[bytes | bytearray | memoryview], bound: int
 ) -> tuple[int, bytes, bytes | None]:
-    """Write rows up to the bound: how many, the last one, and the one that did not fit."""
+    """Write rows up to the limit; returns their number, the last one, and the one after it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     count = 1
     held: bytes | None = None
-    # Rows as they stand in the table, masks not applied: for our eyes only.
+    # The rows are not masked: only the owner may read the file.
     with open(path, "wb", WRITE_BYTES, opener=private) as out:
         write = out.write
         write(row)
@@ -205,7 +205,7 @@ def copy_query(
     is_ordered: bool,
     rows_max: int | None = None,
 ) -> sql.Composed:
-    """The statement that copies a table out, behind a key if it is read in the key's order."""
+    """The statement that copies a table, after a key if it is read in key order."""
     shape = table.shape
     columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in shape.columns)
     place = sql.Identifier(shape.schema, shape.name)
@@ -222,7 +222,7 @@ def copy_query(
 
 
 def row_key(shape: PostgresTableSchema, row: bytes) -> list[str]:
-    """The key of a row, as stamps keep it."""
+    """The key of a row, as stored in stamps."""
     values = split_row(row)
     by_name = {column.name: at for at, column in enumerate(shape.columns)}
     key = []
@@ -266,16 +266,16 @@ def _plain(part: bytes) -> bytes:
 
 
 def spool_path(folder: Path, number: int) -> Path:
-    """A file of the spool."""
+    """The path of a spool file."""
     return folder / SPOOL_NAME / f"{number:08}.copy"
 
 
 def read_spool_file(folder: Path, number: int) -> SpoolFile:
-    """What a file of the spool holds."""
+    """The metadata of a spool file."""
     described = spool_path(folder, number).with_suffix(".json").read_bytes()
     return msgspec.json.decode(described, type=SpoolFile)
 
 
 def load_state(folder: Path) -> SnapshotState | None:
-    """How far a snapshot came; None when none was begun."""
+    """The progress of the snapshot; None if none was started."""
     return read_json(folder / STATE_NAME, SnapshotState, "a state of a snapshot")

@@ -1,7 +1,7 @@
-"""How one PostgreSQL table is told: its topic, the layout of its rows, its source. Pure.
+"""How events of one PostgreSQL table are written: topic, layout of rows, source. Pure.
 
-Made from what the server says about the table at the time of the change, so that a column that
-came or went is told as it was then.
+It is created from the table's description at the time of the change, so added and dropped columns
+are handled as they were then.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ MADE_HERE: Final = b'"origin":null,"origin_lsn":null'
 
 
 class PostgresColumn(Struct, frozen=True):
-    """A column; ``identifies`` when old rows always carry it."""
+    """A column; ``identifies`` when old rows always contain it."""
 
     name: str
     type: TypeInfo
@@ -30,10 +30,10 @@ class PostgresColumn(Struct, frozen=True):
 
 
 class PostgresTableSchema(Struct, frozen=True):
-    """A table at one moment.
+    """A table at one time.
 
-    ``key`` is its primary key, in its order; ``unique`` are the columns of a unique index, none of
-    which may be null: they stand in where there is no primary key.
+    ``key`` is its primary key, in the key's order; ``unique`` are the columns of a unique index,
+    none of which may be null: they are used as the key if there is no primary key.
     """
 
     schema: str
@@ -44,7 +44,7 @@ class PostgresTableSchema(Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """Schema and name with a dot."""
+        """Schema and name, separated by a dot."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -54,7 +54,7 @@ class PostgresTableSchema(Struct, frozen=True):
 
 
 class PostgresEventWriter:
-    """Everything that is the same for all events of a table."""
+    """The properties that all events of a table share."""
 
     def __init__(
         self, shape: PostgresTableSchema, config: PostgresCdcConfig, routing: Routing
@@ -72,7 +72,7 @@ class PostgresEventWriter:
         layout = TableLayout((shape.schema, shape.name), columns, shape.key or shape.unique, config)
         self.layout, self.schemas = layout.rows, layout.schemas(POSTGRES_SOURCE)
         by_name = {column.name: at for at, column in enumerate(shape.columns)}
-        # Whether an old row tells the key, so that a change of the key can be seen.
+        # Whether an old row contains the key, so that a change of the key can be detected.
         self.old_has_key = all(shape.columns[at].identifies for at in self.layout.key_positions)
         self.stamp_key = tuple(
             (by_name[name], shape.columns[by_name[name]].type.name in NUMBERS)
@@ -86,9 +86,9 @@ NUMBERS: Final = frozenset({"int2", "int4", "int8"})
 
 
 def source_template(config: PostgresCdcConfig, schema: str, table: str) -> bytes:
-    """The ``source`` of a table's events.
+    """The template of ``source`` for a table's events.
 
-    To be filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid and lsn (both as text), and the
+    It is filled with ts_ms, snapshot, sequence, ts_us, ts_us, xid and lsn (both as text), and the
     origin, such as ``MADE_HERE``.
     """
     return (

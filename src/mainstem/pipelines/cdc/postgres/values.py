@@ -2,7 +2,7 @@
 
 The server's text is that of ``datestyle ISO``, ``intervalstyle iso_8601``, ``bytea_output hex``,
 UTC. Numbers follow Debezium: days since 1970 for dates, micro- or milliseconds for times as precise
-as the column, ISO 8601 with Z where there is a zone. What no rule knows is text.
+as the column, ISO 8601 with Z where there is a zone. Other types are written as text.
 """
 
 import base64
@@ -27,13 +27,13 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - compared with times that have no zone
 _DAY_US: Final = 86_400_000_000
 _DAYS_PER_MONTH: Final = 365.25 / 12
-# What the JDBC driver, and so Debezium, makes of the ends of time.
+# The values of the JDBC driver, and so of Debezium, for infinite timestamps.
 _FOREVER: Final = {b"infinity": 9223372036825200000, b"-infinity": -9223372036832400000}
 _FOREVER_TEXT: Final = {
     b"infinity": b'"+294247-01-10T04:00:25.2Z"',
     b"-infinity": b'"-290308-12-21T19:59:27.6Z"',
 }
-# The ends of what 32 bits count, which is what readers make of days.
+# The range of a 32-bit integer, which readers use for days.
 _LAST_DAYS: Final = {b"infinity": (1 << 31) - 1, b"-infinity": -(1 << 31)}
 _NO_NUMBER: Final = {
     b"NaN": b'"NAN"',
@@ -44,7 +44,7 @@ _PLAIN_NUMBER: Final = frozenset({b"NaN", b"Infinity", b"-Infinity"})
 
 
 class TypeInfo(Struct, frozen=True):
-    """What a converter has to know of a type; ``element`` and ``of_domain`` are other types."""
+    """The properties of a type for converters; ``element`` and ``of_domain`` are types too."""
 
     name: str
     modifier: int = -1
@@ -57,29 +57,29 @@ def text(value: bytes) -> bytes:
 
 
 def as_is(value: bytes) -> bytes:
-    """What is JSON already, such as whole numbers."""
+    """Text that is already JSON, such as integers."""
     return value
 
 
 def boolean(value: bytes) -> bytes:
-    """True or false."""
+    """A boolean."""
     return b"true" if value == b"t" else b"false"
 
 
 def floating(value: bytes) -> bytes:
-    """A number; those that JSON has no word for are strings."""
+    """A number; NaN and infinities, which JSON does not have, are strings."""
     if value in _PLAIN_NUMBER:
         return b'"%b"' % value
     return _encode(float(value))
 
 
 def decimal_text(value: bytes) -> bytes:
-    """A decimal as it is; what is no number is called by Debezium's names."""
+    """A decimal as text; NaN and infinities have Debezium's names."""
     return _NO_NUMBER.get(value) or b'"%b"' % value
 
 
 def decimal_precise(value: bytes, scale: int | None) -> bytes:
-    """The unscaled number's bytes in base64; with its scale where the column has none."""
+    """The unscaled value's bytes in base64; with its scale if the column has none."""
     if value in _PLAIN_NUMBER:
         return NULL
     whole, _, fraction = value.partition(b".")
@@ -87,7 +87,7 @@ def decimal_precise(value: bytes, scale: int | None) -> bytes:
     if scale is None:
         fraction = fraction.rstrip(b"0")
         own_scale = len(fraction)
-    # As whole numbers: Decimal's arithmetic would round at 28 digits.
+    # In integer arithmetic: Decimal would round at 28 digits.
     if scale is not None and scale < 0:
         digits = int(whole[:scale] or b"0")
     else:
@@ -113,7 +113,7 @@ def bytea(value: bytes, mode: str) -> bytes:
 
 
 def encoded(raw: bytes, mode: str) -> bytes:
-    """Bytes in the way that the settings chose."""
+    """Bytes in the configured binary mode."""
     if mode == "hex":
         return b'"%b"' % raw.hex().encode()
     coded = base64.urlsafe_b64encode(raw) if mode == "base64-url-safe" else base64.b64encode(raw)
@@ -121,7 +121,7 @@ def encoded(raw: bytes, mode: str) -> bytes:
 
 
 def bits(value: bytes) -> bytes:
-    """A row of bits as little-endian bytes, as few as it takes, always in base64."""
+    """A bit string as little-endian bytes without leading zero bytes, always in base64."""
     number = int(value or b"0", 2)
     raw = number.to_bytes((number.bit_length() + 7) // 8, "little")
     return b'"%b"' % base64.b64encode(raw)
@@ -144,7 +144,7 @@ def time_us(value: bytes) -> int:
 
 
 def moment_us(value: bytes) -> int:
-    """A timestamp in microseconds since 1970, whatever its century."""
+    """A timestamp in microseconds since 1970, in any century."""
     if value[4:5] == b"-" and not value.endswith(b" BC"):
         since = datetime.fromisoformat(value.decode()) - _EPOCH
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
@@ -181,7 +181,7 @@ def zoned(value: bytes, digits: int) -> bytes:
 
 
 def unzoned(value: bytes) -> bytes:
-    """A timestamp without zone as ISO 8601, told as UTC, with as many digits as it has."""
+    """A timestamp without zone as ISO 8601 in UTC, with as many digits as it has."""
     if value in _FOREVER:
         return _FOREVER_TEXT[value]
     bare, era = (value[:-3], b" BC") if value.endswith(b" BC") else (value, b"")
@@ -197,7 +197,7 @@ def _iso(bare: bytes, digits: int, era: bytes) -> bytes:
 
 
 def _iso_day(day: bytes, era: bytes) -> bytes:
-    """A day in ISO 8601: the year before 1 is 0, and years of five digits have a sign."""
+    """A date in ISO 8601: the year before 1 is 0, and years of five digits have a sign."""
     year, _, rest = day.partition(b"-")
     if era:
         before = int(year) - 1
@@ -214,7 +214,7 @@ def iso_date(value: bytes) -> bytes:
 
 
 def zoned_time(value: bytes) -> bytes:
-    """A time of day with its zone, moved to UTC."""
+    """A time of day with its zone, converted to UTC."""
     found = re.fullmatch(rb"([\d:.]+)([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?", value)
     if found is None:
         return text(value)
@@ -239,7 +239,7 @@ _INTERVAL = re.compile(
 
 
 def interval_text(value: bytes) -> bytes:
-    """A span in ISO 8601 with all its parts."""
+    """An interval in ISO 8601 with all its parts."""
     found = _INTERVAL.fullmatch(value)
     if found is None:
         return text(value)
@@ -250,7 +250,7 @@ def interval_text(value: bytes) -> bytes:
 
 
 def interval_us(value: bytes) -> bytes:
-    """A span in microseconds, a month taken for 30.4375 days."""
+    """An interval in microseconds; a month counts as 30.4375 days."""
     found = _INTERVAL.fullmatch(value)
     if found is None:
         return text(value)
@@ -269,7 +269,7 @@ def point(value: bytes) -> bytes:
 
 
 def hstore(value: bytes) -> bytes:
-    """Pairs as a string that holds a JSON object."""
+    """An hstore value as a string that contains a JSON object."""
     pairs = re.findall(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)', value.decode())
     plain = {_unescaped(key): _unescaped(word) for key, word in pairs}
     nulls = re.findall(r'"((?:[^"\\]|\\.)*)"=>NULL', value.decode())
@@ -283,7 +283,7 @@ def _unescaped(word: str) -> str:
 
 def array(value: bytes, element: Convert) -> bytes:
     """An array of any depth."""
-    start = value.index(b"{")  # bounds may stand before it: [2:3]={1,2}
+    start = value.index(b"{")  # dimensions may precede it: [2:3]={1,2}
     items, _ = _items(value, start + 1, element)
     return items
 
@@ -315,10 +315,10 @@ def _items(value: bytes, at: int, element: Convert) -> tuple[bytes, int]:
 
 
 def _far_day(value: bytes) -> int:
-    """Days since 1970 of a date that Python's calendar does not reach."""
+    """Days since 1970 of a date that is out of Python's range."""
     found = re.fullmatch(rb"(\d+)-(\d\d)-(\d\d)( BC)?", value)
     if found is None:
-        raise ValueError(f"{value!r} is no date")
+        raise ValueError(f"{value!r} is not a date")
     year = int(found[1]) if found[4] is None else 1 - int(found[1])
     # 400 years have 146097 days: shift into Python's range and back.
     cycles = (year - 2000) // 400
@@ -327,7 +327,7 @@ def _far_day(value: bytes) -> int:
 
 
 def converter(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
-    """How values of a type become JSON."""
+    """The converter of a type's values to JSON."""
     if info.element is not None:
         return partial(array, element=converter(info.element, config))
     family = _FAMILIES.get(info.name)
@@ -343,7 +343,7 @@ def _decimal(info: TypeInfo, config: PostgresCdcConfig) -> Convert:
 
 
 def numeric_digits(info: TypeInfo) -> tuple[int, int | None]:
-    """Precision and scale of a numeric column; no scale where it has none of its own."""
+    """Precision and scale of a numeric column; the scale is None if the column has none."""
     if info.modifier < 4:
         return 0, None
     packed = info.modifier - 4
@@ -384,7 +384,7 @@ def _unit_us(info: TypeInfo, config: PostgresCdcConfig) -> int:
 
 
 def has_millis(info: TypeInfo, config: PostgresCdcConfig) -> bool:
-    """Whether a time or timestamp is told in milliseconds rather than microseconds."""
+    """Whether a time or timestamp is written in milliseconds rather than microseconds."""
     return _unit_us(info, config) == 1000
 
 

@@ -1,8 +1,8 @@
-"""Lets the processes in which Spark plans do without Arrow: they name it and do not use it.
+"""Defers the import of Arrow in Spark's planning processes, which name it but do not use it.
 
 PySpark's planners import Arrow, 36 MB, for the annotations of functions that run in workers.
-Promise: a process that does use Arrow gets it, whole, at that moment; what is pickled here means
-Arrow itself where it is unpickled.
+Guarantee: a process that does use Arrow gets it, complete, at that moment; references pickled here
+are unpickled as Arrow itself.
 """
 
 import importlib
@@ -15,13 +15,13 @@ _BATCH: Final = "RecordBatch"
 
 
 def defer_arrow_import() -> None:
-    """To be called before PySpark is imported; does nothing where Arrow is loaded already."""
+    """Must be called before PySpark is imported; does nothing if Arrow is already loaded."""
     if _ARROW not in sys.modules:
         sys.modules[_ARROW] = _Arrow(_ARROW)
 
 
 class _Arrow(ModuleType):
-    """Stands for Arrow until something of it is used."""
+    """A placeholder for Arrow until one of its attributes is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name == _BATCH and sys.modules.get(_ARROW) is self:
@@ -33,7 +33,7 @@ class _Arrow(ModuleType):
 
 
 class _Named(type):
-    """Asked whether something is a batch before Arrow is there: nothing can be."""
+    """Instance checks before Arrow is loaded are false, because no batch can exist."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return not _is_held_back() and isinstance(instance, _loaded().RecordBatch)
@@ -48,7 +48,7 @@ class RecordBatch(metaclass=_Named):
     """Arrow's class in annotations."""
 
     def __new__(cls, *given: Any, **named: Any) -> Any:
-        """What Arrow makes of it."""
+        """Creates a batch of Arrow itself."""
         return _loaded().RecordBatch(*given, **named)
 
 

@@ -1,8 +1,8 @@
-"""Keeps pandas out of Spark's Python workers until somebody asks for it.
+"""Defers the import of pandas in Spark's Python workers until it is used.
 
-Arrow looks for pandas the first time that it makes an array of anything, and so each worker would
-load it, some 20 MB, for nothing. Promise: whoever imports pandas has it, and Arrow knows of it from
-that moment on, as if it had found it by itself.
+Arrow looks for pandas the first time that it creates an array, and so each worker would load it,
+about 20 MB, without using it. Guarantee: code that imports pandas gets it, and Arrow uses it from
+that moment on, as if it had found it itself.
 """
 
 import sys
@@ -18,17 +18,17 @@ _PANDAS: Final = "pandas"
 
 
 def defer_pandas_import() -> None:
-    """To be called before anything is converted; does nothing where pandas is loaded already."""
+    """Must be called before anything is converted; does nothing if pandas is already loaded."""
     if _PANDAS in sys.modules:
         return
     finder = _Finder()
     sys.meta_path.insert(0, finder)
-    pyarrow.array([0])  # Arrow looks now, and does not look again
+    pyarrow.array([0])  # Arrow checks now, and does not check again
     finder.is_hiding = False
 
 
 class _Finder(MetaPathFinder):
-    """Finds what the others find, and has Arrow told; nothing as long as it hides."""
+    """Delegates to other finders and then informs Arrow; finds nothing while it hides pandas."""
 
     def __init__(self) -> None:
         self.is_hiding = True
@@ -61,5 +61,5 @@ class _Loader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
         self._inner.exec_module(module)
-        # Asked for pandas itself, Arrow looks once more.
+        # Accessing pandas itself makes Arrow check once more.
         assert pyarrow.lib._pandas_api.pd is module

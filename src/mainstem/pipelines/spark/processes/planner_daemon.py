@@ -1,18 +1,18 @@
 """The process from which Spark forks the Python processes that plan and commit: a small one.
 
-Spark keeps one such daemon for each kind of question that it has (what is there to read, who
-writes, end this batch), each with a single worker, for as long as it lives. Spark's own daemon
-loads all of pyspark before it forks; with one worker each, nothing is shared by that, and the
-daemons of one pipeline weigh a quarter of a gigabyte. This one loads nothing: its workers do.
+Spark keeps one such daemon for each kind of request (list what to read, create writers, end a
+batch), each with a single worker, for as long as Spark runs. Spark's own daemon loads all of
+pyspark before it forks; with one worker each, that shares nothing, and the daemons of one pipeline
+take a quarter of a gigabyte. This one loads nothing: its workers do.
 
     python -m mainstem.pipelines.spark.processes.planner_daemon \
         pyspark.sql.worker.plan_data_source_read
 
-Workers that answer what Spark asks once per query *rest* when nothing was asked for a while: the
-same process, on the same socket, begins anew as Python with nothing loaded.
+Workers for requests that Spark sends once per query *rest* after a while without requests: the same
+process, on the same socket, is replaced by a new Python with nothing loaded.
 
-Promise: towards Spark it does what ``pyspark.daemon`` does with sockets in the file system; where
-Spark wants other sockets, ``pyspark.daemon`` itself runs. Workers are pyspark's own.
+Guarantee: towards Spark it behaves as ``pyspark.daemon`` does with sockets in the file system; if
+Spark uses other sockets, ``pyspark.daemon`` itself runs. Workers are pyspark's own.
 """
 
 import gc
@@ -37,9 +37,9 @@ _INT: Final = struct.Struct(">i")
 _STDIN: Final = 0
 _FORK_PAUSE_S: Final = 1.0
 _WAITING_MAX: Final = 1024
-# Spark asks this once in a session, and would keep who answered for a minute.
+# Spark sends this request once per session, and would keep the worker for a minute.
 _ONCE: Final = "pyspark.sql.worker.lookup_data_sources"
-# And these when a query begins; he who answered is 50 MB large and would stay for a minute.
+# Sent when a query starts; the worker takes 50 MB and would stay for a minute.
 _SELDOM: Final = frozenset(
     {
         "pyspark.sql.worker.create_data_source",
@@ -51,7 +51,7 @@ _RESTING: Final = "--resting"
 
 
 def main() -> None:
-    """Serve until Spark closes the standard input; or go on as a worker that has rested."""
+    """Serve until Spark closes the standard input; or continue as a worker that has rested."""
     if sys.argv[1:2] == [_RESTING]:
         caller = socket.socket(fileno=int(sys.argv[2]))
         del sys.argv[1:3]
@@ -67,17 +67,17 @@ def main() -> None:
 
 
 class PlannerDaemon:
-    """Listens, forks, and ends workers that Spark gives up."""
+    """Listens, forks, and kills workers that Spark gives up."""
 
     def __init__(self, folder: Path) -> None:
-        os.setpgid(0, 0)  # so that a signal to the group reaches all workers and nobody else
+        os.setpgid(0, 0)  # so that a signal to the group reaches all workers and no other process
         self._path = folder / f".{os.urandom(16).hex()}.sock"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self._path))
         self._listener.listen(_WAITING_MAX)
 
     def run(self) -> NoReturn:
-        """Tells Spark where to call, and answers."""
+        """Reports the socket's path to Spark, and serves."""
         signal.signal(signal.SIGTERM, self._on_terminate)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -92,7 +92,7 @@ class PlannerDaemon:
             self._end(code)
 
     def _round(self) -> bool:
-        """Waits for Spark; False when it has gone."""
+        """Waits for Spark; False when it has closed the input."""
         calls = self._listener.fileno()
         ready, _, _ = select.select([_STDIN, calls], [], [])
         if _STDIN in ready:
@@ -110,14 +110,14 @@ class PlannerDaemon:
         return True
 
     def _forked(self, caller: socket.socket) -> int:
-        """The number of the new process; 0 in itself, -1 where there is none."""
+        """The id of the new process; 0 in the child, -1 if the fork failed."""
         try:
             return os.fork()
         except BlockingIOError:
             time.sleep(_FORK_PAUSE_S)
             return os.fork()
         except OSError as error:
-            # A small number instead of a process tells Spark what is wrong.
+            # An errno instead of a process id reports the failure to Spark.
             caller.sendall(_INT.pack(error.errno or 1))
             return -1
 
@@ -136,15 +136,15 @@ def _kill(worker: int) -> None:
     try:
         os.kill(worker, signal.SIGKILL)
     except ProcessLookupError:
-        return  # it had ended by itself
+        return  # it had already ended
 
 
 def _introduce(caller: socket.socket) -> None:
-    """Tells Spark who works for it."""
-    # At once, so that the daemon's last word is heard while pyspark is still being loaded.
+    """Reports this worker's process id to Spark."""
+    # First, so that the daemon's final signal takes effect while pyspark is still being loaded.
     for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    # Whatever the work runs finds an empty input instead of Spark's word to the daemon.
+    # Child processes of the work get an empty input instead of the daemon's pipe from Spark.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, _STDIN)
     os.close(nothing)
@@ -152,7 +152,7 @@ def _introduce(caller: socket.socket) -> None:
 
 
 def _work(caller: socket.socket) -> NoReturn:
-    """A worker's life; pyspark, and what the work is, are loaded here."""
+    """Runs a worker; pyspark and the module of the work are loaded here."""
     code = 1
     try:
         prefer_installed()
@@ -171,17 +171,17 @@ def _work(caller: socket.socket) -> NoReturn:
         traceback.print_exc()
         raise
     finally:
-        # Nothing that the daemon would do at its own end.
+        # Skips the daemon's exit handlers.
         os._exit(code)
 
 
 def _has_called(caller: socket.socket, wait_s: float | None) -> bool:
-    """Waits until Spark asks, or has gone."""
+    """Waits until Spark sends a request or closes the socket."""
     return bool(select.select([caller], [], [], wait_s)[0])
 
 
 def _rest(caller: socket.socket) -> NoReturn:
-    """Becomes a Python that has nothing loaded and waits for the next question."""
+    """Replaces this process by a Python with nothing loaded that waits for the next request."""
     place = caller.detach()
     os.set_inheritable(place, True)  # noqa: FBT003
     module = "mainstem.pipelines.spark.processes.planner_daemon"
@@ -195,7 +195,7 @@ def _hold_back() -> None:
 
 
 def _answer_once() -> None:
-    """Has Spark told, behind the answer, that this worker is not to be called again."""
+    """Makes the worker report, after its result, that it cannot be reused."""
     from pyspark.serializers import SpecialLengths  # noqa: PLC0415
     from pyspark.sql.worker import utils  # noqa: PLC0415
 
@@ -203,7 +203,7 @@ def _answer_once() -> None:
         stream.read(_INT.size)
         return int(SpecialLengths.END_OF_DATA_SECTION)
 
-    # Anything else than the end of the stream has the worker say so and leave.
+    # On anything else than the end of the stream, pyspark's worker reports that and exits.
     vars(utils)["read_int"] = read_the_end
 
 

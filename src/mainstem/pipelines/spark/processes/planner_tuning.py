@@ -1,9 +1,9 @@
-"""Makes the Python processes in which Spark plans and commits cheap to call again.
+"""Makes repeated calls of Spark's planning and committing Python processes cheap.
 
-Tasks run in workers of our own daemon; planning and committing in workers of Spark's, which cannot
-be replaced. After every call Spark collects garbage over all that is loaded there, and makes Python
-read the directory of its zip file anew: together more than everything else that such a call does.
-Promise: what a process can do is unchanged.
+Tasks run in workers of ``worker_daemon``; planning and committing run in workers of Spark, which
+cannot be replaced. After every call Spark collects garbage over all loaded objects, and makes
+Python read the directory of its zip file again: together this costs more than the rest of such a
+call. Guarantee: the capabilities of a process are unchanged.
 """
 
 import gc
@@ -15,13 +15,13 @@ _frozen: list[bool] = []
 
 
 def tune_planner() -> None:
-    """To be called once per call; does nothing in other processes than Spark's planners."""
+    """Must be called once per call; does nothing in processes other than Spark's planners."""
     if len(sys.argv) < 2 or not sys.argv[1].startswith(_PLANNERS):
         return
     if not _frozen:
         _frozen.append(True)
         gc.collect()
         gc.freeze()
-    # Found again, from what Python remembers of the file, when something is imported.
+    # Found again, through Python's cache of the file, when something is imported.
     for place in [each for each in sys.path_importer_cache if each.endswith(".zip")]:
         del sys.path_importer_cache[place]

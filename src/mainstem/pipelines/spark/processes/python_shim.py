@@ -1,8 +1,8 @@
-"""A stand-in for Python that starts ``planner_daemon`` where Spark asks for ``pyspark.daemon``.
+"""A wrapper of Python that starts ``planner_daemon`` where Spark starts ``pyspark.daemon``.
 
-Which daemon its planners come from cannot be set in Spark; which Python they run on can. Spark puts
-archives of its own in front of Python's path: the pyspark that is installed, once more, and a jar
-that holds no Python. They are left out, since each process would read and keep their directories.
+The daemon of its planners cannot be configured in Spark; their Python can. Spark puts archives of
+its own first in Python's path: a copy of the installed pyspark, and a jar that contains no Python.
+They are removed, since each process would read and keep their directories.
 """
 
 import os
@@ -43,7 +43,7 @@ exec {python} "$@"
 
 
 def python_shim(environment: Mapping[str, str], *, cache: Path | None = None) -> Path | None:
-    """The stand-in for this interpreter; None where it can be written nowhere."""
+    """The wrapper of this interpreter; None if it cannot be written."""
     python = Path(sys.executable)
     mark = sha256(os.fsencode(python)).hexdigest()[:16]
     folder = (cache or cache_folder(environment)) / f"python-{mark}"
@@ -57,7 +57,7 @@ def python_shim(environment: Mapping[str, str], *, cache: Path | None = None) ->
 
 
 def _home() -> Path:
-    """The folder of pyspark, whose archives are of no use where all of it is installed."""
+    """The folder of pyspark, whose archives are not needed if it is completely installed."""
     spark, bridge = (find_spec(name) for name in ("pyspark", "py4j"))
     if spark is None or bridge is None or not spark.origin or not bridge.origin:
         return Path("/nowhere")

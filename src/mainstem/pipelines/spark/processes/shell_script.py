@@ -1,4 +1,4 @@
-"""Small programs of the shell that stand in for others, kept in the user's cache."""
+"""Small shell scripts that wrap other programs, stored in the user's cache."""
 
 import os
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def write_script(script: Path, text: str) -> Path:
-    """Makes a program, or brings it up to date.
+    """Creates or updates a script.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: the folder is not writable.
     """
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved, since several processes may find it missing at once.
+        # Written to a temporary file and moved, since several processes may create it at once.
         draft = script.with_name(f"{script.name}.{os.getpid()}")
         draft.write_text(text)
         draft.chmod(0o755)
@@ -22,6 +22,6 @@ def write_script(script: Path, text: str) -> Path:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where things may be kept that can be made again."""
+    """The folder for files that can be created again."""
     named = environment.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "mainstem"

@@ -1,6 +1,6 @@
 """The process in which Spark asks a stream for its offsets: PySpark's own, without Arrow.
 
-Spark runs it once per stream and for as long as the stream runs; ``python_shim`` puts it in place.
+Spark runs one per stream, for as long as the stream runs; ``python_shim`` starts it.
 """
 
 import runpy

@@ -1,10 +1,10 @@
 """The process from which Spark forks its Python workers.
 
-Spark runs it as ``python -m mainstem.pipelines.spark.processes.worker_daemon``. It does what
-``pyspark.daemon`` does. The difference is where time goes. Workers are forked with what they need
-already loaded (``worker_preload``), and pyspark is loaded from where pip put it instead of from the
-zip file that Spark puts in front of it: Spark forgets what is known of the path after every task,
-and Python then reads the directory of that file anew, which takes longer than a small task.
+Spark runs it as ``python -m mainstem.pipelines.spark.processes.worker_daemon``. It behaves as
+``pyspark.daemon`` does, but faster: workers are forked with the required modules already loaded
+(``worker_preload``), and pyspark is loaded from its installation instead of from the zip file that
+Spark puts first in the path. Spark clears the import caches after every task, and Python then reads
+the directory of that zip file again, which takes longer than a small task.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Choose where pyspark comes from, then load and serve."""
+    """Choose the location of pyspark, then load and serve."""
     prefer_installed()
     from mainstem.pipelines.spark.processes.worker_preload import run_daemon  # noqa: PLC0415
 
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def prefer_installed() -> None:
-    """Leaves Spark's zip files out of the path where the very same pyspark is installed."""
+    """Removes Spark's zip files from the path if the same pyspark is installed."""
     assert "pyspark" not in sys.modules, "the choice comes before the first import"
     zipped = [place for place in sys.path if _is_library_of_spark(place)]
     others = [place for place in sys.path if place not in zipped]

@@ -1,7 +1,7 @@
-"""What Spark's Python workers are forked with: Arrow, the client and the data source, loaded once.
+"""The modules that Spark's Python workers are forked with: Arrow, the client and the data source.
 
-Loaded objects are frozen, so that the garbage collection that Spark runs after every task looks at
-the task's objects and not at the libraries. Import it in the daemon only; see ``worker_daemon``.
+Loaded objects are frozen, so that the garbage collection that Spark runs after every task considers
+the task's objects and not the libraries. Import it in the daemon only; see ``worker_daemon``.
 """
 
 import gc
@@ -23,7 +23,7 @@ import mainstem.pipelines.spark.writing.task_writer  # noqa: F401
 from mainstem.pipelines.spark.processes.deferred_pandas import defer_pandas_import
 from mainstem.wire.kafka import codec
 
-# What tasks say to a node; a newer or older one is spoken to all the same.
+# Requests that tasks send, prepared in advance; other versions are prepared on first use.
 APIS: Final = (
     ("ApiVersions", None),
     ("Metadata", None),
@@ -44,7 +44,7 @@ _served = 0
 
 
 def serve(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001
-    """One task; that nobody waits for its end any more is how every query stops."""
+    """Run one task; a broken pipe is normal, because every query stops by closing it."""
     try:
         code: int = _serve_loudly(sock, authenticated)
     except BrokenPipeError:
@@ -54,9 +54,9 @@ def serve(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001
 
 
 def _keep_what_tasks_loaded() -> None:
-    """Freezes what is there after the 1st, 2nd, 4th, 8th … task: modules, connections, caches.
+    """Freezes all objects after the 1st, 2nd, 4th, 8th … task: modules, connections, caches.
 
-    Seldom enough that a cycle which happens to be garbage at that moment is no leak to speak of.
+    This is rare enough that a garbage cycle at that moment is no relevant leak.
     """
     global _served  # noqa: PLW0603
     _served += 1
@@ -66,7 +66,7 @@ def _keep_what_tasks_loaded() -> None:
 
 
 def run_daemon() -> None:
-    """Freeze what is loaded, then fork workers for as long as Spark asks for them."""
+    """Freeze what is loaded, then fork workers for as long as Spark requests them."""
     for name, version in APIS:
         key = codec.KEYS[name]
         codec.prepare(key, version or codec.VERSIONS[key][1])

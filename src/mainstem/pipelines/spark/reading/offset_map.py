@@ -1,8 +1,8 @@
-"""Offsets of many partitions, in the shape of Spark's Kafka source; how a batch is cut. Pure.
+"""Offsets of many partitions, in the format of Spark's Kafka source; limits of a batch. Pure.
 
     {"orders": {"0": 120, "1": 98}}
 
-Promises: cutting is deterministic; every partition that has something new gets at least one offset
+Guarantees: limiting is deterministic; every partition that has new records gets at least one offset
 of a limited batch; the ranges that a batch is split into cover it, without overlap.
 """
 
@@ -32,7 +32,7 @@ class OffsetRange(NamedTuple):
 
 
 def written(offsets: Mapping[TopicPartition, int]) -> Written:
-    """Offsets as Spark keeps them in a checkpoint."""
+    """Offsets in the format of a checkpoint."""
     found: Written = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
@@ -40,7 +40,7 @@ def written(offsets: Mapping[TopicPartition, int]) -> Written:
 
 
 def read(form: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Offsets that a checkpoint has kept."""
+    """Offsets of a checkpoint."""
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in form.items()
@@ -52,7 +52,7 @@ def parse(text: str, option: str) -> Offsets:
     """Offsets (or timestamps) that a user wrote as JSON.
 
     Raises:
-        InvalidRequest: it does not have the shape.
+        InvalidRequest: the text does not have this format.
     """
     try:
         return read(json.loads(text))
@@ -61,7 +61,7 @@ def parse(text: str, option: str) -> Offsets:
             ErrorCode.INVALID_CONFIG,
             f"not a map of offsets: {text[:200]!r}",
             subject=option,
-            remedy='write {"topic": {"0": 23, "1": -2}}; -2 is the earliest, -1 the latest',
+            remedy='use {"topic": {"0": 23, "1": -2}}; -2 is the earliest, -1 the latest',
         ) from None
 
 
@@ -69,7 +69,7 @@ def parse_assignment(text: str, option: str) -> list[TopicPartition]:
     """Partitions that a user wrote as JSON: ``{"orders": [0, 1]}``.
 
     Raises:
-        InvalidRequest: it does not have the shape.
+        InvalidRequest: the text does not have this format.
     """
     try:
         return [
@@ -82,12 +82,12 @@ def parse_assignment(text: str, option: str) -> list[TopicPartition]:
             ErrorCode.INVALID_CONFIG,
             f"not a map of partitions: {text[:200]!r}",
             subject=option,
-            remedy='write {"topic": [0, 1]}',
+            remedy='use {"topic": [0, 1]}',
         ) from None
 
 
 def limited(start: Offsets, latest: Offsets, rows_max: int) -> Offsets:
-    """How far a batch of about ``rows_max`` offsets goes: every partition in proportion."""
+    """The ends of a batch of about ``rows_max`` offsets: every partition in proportion."""
     sizes = {each: until - start.get(each, 0) for each, until in latest.items()}
     sizes = {each: size for each, size in sizes.items() if size > 0}
     total = sum(sizes.values())

@@ -1,7 +1,7 @@
 """The options of ``format("mainstem")`` for reading: names and defaults of Spark's Kafka source.
 
-Pure. Promises: an option that nobody knows is refused, with the name that was probably meant;
-options that contradict each other are refused.
+Pure. Guarantees: an unknown option is refused, with the name that was probably meant; options that
+contradict each other are refused.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ _NAMES: Final = {
     "kafka.isolation.level",
     "kafka.client.id",
 }
-# Tuning of Spark's Kafka consumers, which have nothing to tune here.
+# Tuning of Spark's Kafka consumers, which has no equivalent here.
 _WITHOUT_EFFECT: Final = {
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
@@ -51,9 +51,9 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 
 
 class OffsetBound(NamedTuple):
-    """Where reading begins or ends: by offset, or by time in milliseconds.
+    """Where reading starts or ends: by offset, or by time in milliseconds.
 
-    ``everywhere`` holds for partitions that ``by_partition`` does not name.
+    ``everywhere`` applies to partitions that ``by_partition`` does not contain.
     """
 
     everywhere: int | None
@@ -85,10 +85,10 @@ class ReadOptions(NamedTuple):
 
 
 def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Options as Spark hands them over.
+    """Parse the options that Spark passes.
 
     Raises:
-        InvalidRequest: an option is unknown, missing or makes no sense.
+        InvalidRequest: an option is unknown, missing or invalid.
     """
     options = {name.lower(): value for name, value in given.items()}
     check_names(options, _NAMES | _WITHOUT_EFFECT)
@@ -97,7 +97,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
         raise refusal(
             "subscribe",
             f"{len(chosen)} of subscribe, subscribePattern and assign",
-            "give exactly one of them",
+            "set exactly one of them",
         )
     start, end = _edges(options, streaming=streaming)
     isolation = options.get("kafka.isolation.level", "read_committed")
@@ -130,33 +130,33 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
 
 
 def check_names(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse options that nobody knows; Spark would let a misspelt limit pass."""
+    """Refuse unknown options, so that a misspelt limit is not ignored."""
     known = set(known) | security.OPTIONS
     for name in options:
         if name not in known:
-            raise refusal(name, "no such option", nearest(name, known) or "leave it out")
+            raise refusal(name, "unknown option", nearest(name, known) or "remove it")
 
 
 def servers_of(options: Mapping[str, str]) -> str:
-    """The addresses to begin with."""
+    """The bootstrap servers."""
     servers = options.get("kafka.bootstrap.servers", "").strip()
     if not servers:
-        raise refusal("kafka.bootstrap.servers", "is missing", "name a node: host:port")
+        raise refusal("kafka.bootstrap.servers", "is missing", "set host:port of a node")
     return servers
 
 
 def number(options: Mapping[str, str], name: str) -> int | None:
-    """A positive number, if the option is given."""
+    """A positive number, if the option is set."""
     text = options.get(name)
     if text is None:
         return None
     if not text.strip().isdigit() or int(text) < 1:
-        raise refusal(name, f"{text!r} is not a positive number", "write digits")
+        raise refusal(name, f"{text!r} is not a positive number", "use a positive integer")
     return int(text)
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """A yes or no."""
+    """A boolean option."""
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise refusal(name, f"{text!r}", "use true or false")
@@ -168,37 +168,37 @@ def duration_s(text: str, option: str) -> float:
     digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz").strip()
     unit = text.strip()[len(digits) :].strip() or "s"
     if not digits.isdigit() or unit not in _SECONDS:
-        raise refusal(option, f"{text!r} is not a duration", "write 15m, 300s or 1h")
+        raise refusal(option, f"{text!r} is not a duration", "use 15m, 300s or 1h")
     return int(digits) * _SECONDS[unit]
 
 
 def refusal(option: str, cause: str, remedy: str) -> InvalidRequest:
-    """An option that cannot be followed."""
+    """The error for an invalid option."""
     return InvalidRequest(ErrorCode.INVALID_CONFIG, cause, subject=option, remedy=remedy)
 
 
 def _edges(options: Mapping[str, str], *, streaming: bool) -> tuple[OffsetBound, OffsetBound]:
-    """Where reading begins and ends."""
+    """Where reading starts and ends."""
     start = _edge(options, _STARTS, LATEST if streaming else EARLIEST)
     end = _edge(options, _ENDS, LATEST)
     if streaming and any(name in options for name in _ENDS):
-        raise refusal("endingOffsets", "a stream has no end", "leave it out, or read a batch")
+        raise refusal("endingOffsets", "a stream has no end", "remove it, or read a batch")
     if EARLIEST in (end.everywhere, *end.by_partition.values()) and not end.is_time:
         raise refusal("endingOffsets", "reading cannot end at the earliest offset", "use latest")
     if not streaming and LATEST in (start.everywhere, *start.by_partition.values()):
         raise refusal(
-            "startingOffsets", "a batch cannot begin at the latest offset", "use earliest"
+            "startingOffsets", "a batch cannot start at the latest offset", "use earliest"
         )
     return start, end
 
 
 def _edge(options: Mapping[str, str], names: tuple[str, str, str], default: int) -> OffsetBound:
-    """The first of a timestamp, timestamps by partition and offsets that is given."""
+    """The first of a timestamp, timestamps by partition and offsets that is set."""
     time, times, offsets = names
     if time in options:
         text = options[time]
         if not text.isdigit():
-            raise refusal(time, f"{text!r} is not a time", "write milliseconds since 1970")
+            raise refusal(time, f"{text!r} is not a time", "use milliseconds since 1970")
         return OffsetBound(int(text), {}, is_time=True)
     if times in options:
         return OffsetBound(None, offset_map.parse(options[times], times), is_time=True)

@@ -1,12 +1,12 @@
-"""Topics as a Spark stream: how far each micro-batch goes, and what the cluster is told about it.
+"""Topics as a Spark stream: where each micro-batch ends, and which offsets are committed.
 
     latestOffset(start) ──▶ partitions(start, end) ──▶ read, in tasks ──▶ the sink ──▶ latestOffset
 
-Promises: a batch ends at or below the last stable offset; limits hold for every trigger, Available-
-Now included; a batch that Spark repeats reads the same records. Spark's checkpoint alone decides
-where a query goes on. The consumer group that the query shows to the world follows it: when Spark
-asks what comes after an offset, everything below has been processed, and that offset is committed,
-so any Kafka tool shows how far the query is behind.
+Guarantees: a batch ends at or below the last stable offset; limits apply to every trigger,
+including AvailableNow; a batch that Spark repeats reads the same records. Only Spark's checkpoint
+decides where a query continues. The consumer group of the query follows it: when Spark requests
+what comes after an offset, everything below has been processed, and that offset is committed, so
+any Kafka tool shows the lag of the query.
 """
 
 import logging
@@ -58,7 +58,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # In the driver.
 
     def initialOffset(self) -> Written:  # noqa: N802
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint starts."""
         wire = self._wire()
 
         async def ask() -> Offsets:
@@ -70,16 +70,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_map.written(wire.run(ask()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What one batch may bring."""
+        """The limit of one batch."""
         rows_max = self._options.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is none of this run's business."""
+        """End this run at the current end of the topics."""
         self._cap = self._latest()
 
     def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
-        """How far the next batch goes."""
+        """The end of the next batch."""
         begun = offset_map.read(start)
         self._follow(begun)
         latest = self._latest() if self._cap is None else dict(self._cap)
@@ -93,11 +93,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_map.written(ends)
 
     def reportLatestOffset(self) -> Written:  # noqa: N802
-        """The end of the topics, for Spark's own figures of how far a query is behind."""
+        """The end of the topics, for Spark's metrics of the lag."""
         return offset_map.written(self._latest())
 
     def partitions(self, start: Written, end: Written) -> Sequence[InputPartition]:
-        """The ranges of one batch, each for a task of its own."""
+        """The ranges of one batch, each for a separate task."""
         ends = offset_map.read(end)
         begun = self._with_new(offset_map.read(start), ends)
         ranges = [OffsetRange(each, begun.get(each, 0), ends[each]) for each in sorted(ends)]
@@ -107,16 +107,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         found = [RangePartition(each) for each in parts]
         if found and options.group is None:
-            # Only tasks know the query; the first one introduces it to the cluster.
+            # Only tasks know the query id; the first one commits it with the token.
             found[0].more = {"begun": start, "token": self._followed().token}
         return found
 
     def commit(self, end: Written) -> None:
-        """Spark will not ask for anything below again."""
+        """Spark will not request anything below ``end`` again."""
         self._follow(offset_map.read(end), at_once=True)
 
     def stop(self) -> None:
-        """The query ends; what it has processed is known from its next start."""
+        """Does nothing: the last offsets are committed at the next start."""
 
     # In tasks.
 
@@ -130,7 +130,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         part = OffsetRange(TopicPartition(*place), first, until)
         return read_range(wire, self._options, part)
 
-    # How it is done.
+    # Helpers.
 
     def _wire(self) -> SparkClusterClient:
         return cached_client(self._options.servers, self._given)
@@ -145,7 +145,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return wire.run(ask())
 
     async def _existing(self, cluster: Cluster) -> list[TopicPartition]:
-        """The partitions that are there; with loss allowed, whatever is left of them."""
+        """The existing partitions; if data loss is allowed, missing ones are ignored."""
         try:
             return await topic_offsets.partitions(cluster, self._options)
         except InvalidRequest as error:
@@ -155,9 +155,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._options.fail_on_data_loss:
                 raise InvalidRequest(
                     error.code,
-                    f"{error.cause}, and a query reads it",
+                    f"{error.cause}, but a query reads it",
                     subject=error.subject,
-                    remedy="begin with a new checkpoint, or set failOnDataLoss to false",
+                    remedy="start with a new checkpoint, or set failOnDataLoss to false",
                 ) from None
         there = await cluster.all_topics()
         return sorted(
@@ -169,7 +169,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _checked(self, begun: Offsets, latest: Offsets) -> Offsets:
-        """The ends, where none lies before its start unless data may be lost."""
+        """The ends; none may be before its start unless data loss is allowed."""
         lost = [each for each in begun if latest.get(each, -1) < begun[each]]
         if lost and self._options.fail_on_data_loss:
             each = lost[0]
@@ -177,14 +177,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidRequest(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"the query has read up to {begun[each]}, the partition "
-                + ("is gone" if end is None else f"ends at {end}: was the topic re-created?"),
+                + (
+                    "no longer exists"
+                    if end is None
+                    else f"ends at {end}: was the topic re-created?"
+                ),
                 subject=str(each),
-                remedy="begin with a new checkpoint, or set failOnDataLoss to false",
+                remedy="start with a new checkpoint, or set failOnDataLoss to false",
             )
         return latest
 
     def _waits_for_more(self, begun: Offsets, ends: Offsets) -> bool:
-        """Whether there is too little yet for a batch, and it has not waited for too long."""
+        """Whether there are too few records for a batch and the maximum delay has not passed."""
         rows_min = self._options.rows_min
         if rows_min is None or self._moved_at is None:
             return False
@@ -193,7 +197,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return waiting < rows_min and waited_s < self._options.delay_max_s
 
     def _with_new(self, begun: Offsets, ends: Offsets) -> Offsets:
-        """The starts, also of partitions that appeared since: they are read from their first."""
+        """The starts, including those of new partitions, which are read from their first offset."""
         new = [each for each in ends if each not in begun]
         if not new:
             return begun
@@ -210,11 +214,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class GroupProgress:
-    """Shows how far a query is as the offsets of a consumer group.
+    """Commits the progress of a query as the offsets of a consumer group.
 
-    Spark does not tell the driver's side of a source which query it serves. Without a name of the
-    user's choice the group is called after the query: a task, which knows it, commits the start of
-    its batch with a token, and by that token the group is found here.
+    Spark does not pass the query id to the driver's side of a source. Unless the user sets a name,
+    the group is named after the query: a task, which has the id, commits the start of its batch
+    with a token, and the group is found here by that token.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -227,7 +231,7 @@ class GroupProgress:
         self._has_failed = False
 
     def reached(self, wire: SparkClusterClient, done: Offsets, *, at_once: bool) -> None:
-        """Everything below these offsets is processed. Trouble is logged: no data depends on it."""
+        """Commit the offsets below which everything is processed. Errors are only logged."""
         is_idle = done == self._seen
         self._seen = done
         now = time.monotonic()
@@ -242,7 +246,7 @@ class GroupProgress:
             wire.run(self._show(wire.cluster, done))
         except MainstemError as error:
             if not self._has_failed:
-                _log.warning("the progress of the query is not shown to its group: %s", error)
+                _log.warning("the progress of the query is not committed to its group: %s", error)
             self._has_failed = True
 
     async def _show(self, cluster: Cluster, done: Offsets) -> None:
@@ -256,7 +260,7 @@ class GroupProgress:
         self._has_failed = False
 
     async def _introduced(self, cluster: Cluster) -> str | None:
-        """The group that a task of this run has named, if one ran already."""
+        """The group to which a task of this run has committed, if one ran already."""
         prefix = f"{self._options.group_prefix}-"
         for listed in await GroupAdmin(cluster, timeout_ms=COMMIT_TIMEOUT_MS).list_all():
             if listed.id.startswith(prefix):
@@ -269,7 +273,7 @@ class GroupProgress:
 def _introduce(
     wire: SparkClusterClient, options: ReadOptions, introduction: dict[str, Any]
 ) -> None:
-    """Commits the start of a batch to the group of the query that this task belongs to."""
+    """Commits the start of a batch to the group of this task's query."""
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     if query is None:
@@ -282,4 +286,4 @@ def _introduce(
     try:
         wire.run(commit_offsets(wire.cluster, group, offsets, timeout_ms=COMMIT_TIMEOUT_MS))
     except MainstemError as error:
-        _log.warning("the progress of the query is not shown to %s: %s", group, error)
+        _log.warning("the progress of the query is not committed to %s: %s", group, error)

@@ -1,4 +1,4 @@
-"""Topics as tables, and the part of a reader that tables and streams share: reading a range."""
+"""Topics as tables, and the shared part of tables and streams: reading a range."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """A part of a partition for one task."""
+    """A range of a partition for one task."""
 
     def __init__(self, part: OffsetRange, **more: Any) -> None:
         super().__init__(tuple(part))
@@ -25,14 +25,14 @@ class RangePartition(InputPartition):
 
 
 class TopicTableReader(DataSourceReader):
-    """One reading of topics, from where they begin to where they end when it is planned."""
+    """Reads topics from their start to their end at planning time."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._given = options
         self._options = parse_read_options(options, streaming=False)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges to be read, each by a task of its own."""
+        """The ranges to read, each by a separate task."""
         wire = cached_client(self._options.servers, self._given)
         parts = split(
             wire.run(self._ranges(wire)),
@@ -50,7 +50,7 @@ class TopicTableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range."""
-        if partition.value is None:  # Spark's word for nothing to read
+        if partition.value is None:  # Spark passes None if there is nothing to read
             return iter(())
         wire = cached_client(self._options.servers, self._given)
         return read_range(wire, self._options, _range_of(partition))
@@ -62,7 +62,7 @@ def read_range(
     """The rows of a range in Arrow batches.
 
     Raises:
-        RecordsTrimmed: a part of it is gone, and losing data is not allowed.
+        RecordsTrimmed: a part of it was deleted, and data loss is not allowed.
     """
     from mainstem.client.consuming.arrow_columns import record_batch  # noqa: PLC0415 - who plans does without Arrow
 
@@ -78,7 +78,7 @@ def read_range(
         except RecordsTrimmed as error:
             if options.fail_on_data_loss:
                 raise
-            # What is left begins further on; nothing is left when that is beyond the range.
+            # Continue at the first offset that is left, unless it is after the range.
             if not start < error.earliest < part.until:
                 return
             start = error.earliest

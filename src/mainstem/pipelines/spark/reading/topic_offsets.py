@@ -1,4 +1,4 @@
-"""What a reader of topics asks the cluster: which partitions there are, and their offsets."""
+"""The requests of a topic reader: existing partitions, and their offsets."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -16,10 +16,10 @@ _REMEDY: Final = "create the topic, or check its name"
 
 
 async def partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that the options name, as they are now.
+    """The current partitions that the options select.
 
     Raises:
-        InvalidRequest: a topic that was named does not exist.
+        InvalidRequest: a topic or partition of the options does not exist.
     """
     topics = await _topics(cluster, options)
     there = {
@@ -31,7 +31,7 @@ async def partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartit
     if missing:
         raise InvalidRequest(
             ErrorCode.INVALID_PARTITIONS,
-            "no such partition",
+            "the partition does not exist",
             subject=str(missing[0]),
             remedy=_REMEDY,
         )
@@ -57,7 +57,7 @@ async def _named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicInf
     except MainstemError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC:
             raise
-        # For a writer it may appear yet; a reader was told a name that is not there.
+        # Writers wait until a topic is created; for a reader a missing topic is an error.
         raise InvalidRequest(
             ErrorCode.INVALID_TOPIC_NAME,
             "the topic does not exist",
@@ -67,7 +67,7 @@ async def _named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicInf
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of topic names.
+    """Compile a pattern of topic names.
 
     Raises:
         InvalidRequest: it is not a regular expression.
@@ -81,14 +81,14 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 async def earliest(cluster: Cluster, wanted: Collection[TopicPartition]) -> Offsets:
-    """Where partitions begin."""
+    """The first offsets of partitions."""
     return await _ask(cluster, dict.fromkeys(wanted, EARLIEST), read_committed=False)
 
 
 async def latest(
     cluster: Cluster, options: ReadOptions, wanted: Collection[TopicPartition]
 ) -> Offsets:
-    """Where partitions end, for a reader of committed records: at the last stable offset."""
+    """The end offsets of partitions; with read_committed, the last stable offset."""
     asked = dict.fromkeys(wanted, LATEST)
     return await _ask(cluster, asked, read_committed=options.read_committed)
 
@@ -96,10 +96,10 @@ async def latest(
 async def located(
     cluster: Cluster, options: ReadOptions, edge: OffsetBound, wanted: Collection[TopicPartition]
 ) -> Offsets:
-    """The offsets that an edge means for some partitions.
+    """The offsets of a bound for some partitions.
 
     Raises:
-        InvalidRequest: no record is as young as a time that was named.
+        InvalidRequest: no record has the given timestamp or a later one.
     """
     asked: dict[TopicPartition, int] = {}
     known: Offsets = {}
@@ -108,9 +108,9 @@ async def located(
         if where is None:
             raise InvalidRequest(
                 ErrorCode.INVALID_CONFIG,
-                "the times by partition leave it out",
+                "no timestamp is given for this partition",
                 subject=str(each),
-                remedy="name every partition of the topic",
+                remedy="give a timestamp for every partition of the topic",
             )
         if edge.is_time or where in (EARLIEST, LATEST):
             asked[each] = where
@@ -122,9 +122,9 @@ async def located(
         if edge is options.start and not options.late_time_is_latest:
             raise InvalidRequest(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"no record is as young as {asked[beyond[0]]}",
+                f"no record has timestamp {asked[beyond[0]]} or later",
                 subject=str(beyond[0]),
-                remedy="name an earlier time, or set startingOffsetsByTimestampStrategy to latest",
+                remedy="use an earlier time, or set startingOffsetsByTimestampStrategy to latest",
             )
         found |= await latest(cluster, options, beyond)
     return known | found

@@ -1,4 +1,4 @@
-"""The driver's half of writing to topics: what tasks have written counts from now on, or never."""
+"""The driver's half of writing to topics: commits or aborts what tasks have written."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Messages = Sequence[WriterCommitMessage | None]
 def end_batch(
     servers: str, given: dict[str, str], messages: Messages, number: int, *, commit: bool
 ) -> None:
-    """Ends a batch that the ledger keeps; one that it has already counts whatever is wanted."""
+    """Ends a batch of the ledger; one that the ledger already has is committed in any case."""
     batch = _batch(messages, number)
     if batch is not None:
         wire = cached_client(servers, given)
@@ -24,7 +24,7 @@ def end_batch(
 
 
 def end_frame(servers: str, given: dict[str, str], messages: Messages, *, commit: bool) -> None:
-    """Ends what was written without a ledger."""
+    """Ends the transactions of a write without a ledger."""
     wire = cached_client(servers, given)
 
     async def end_all() -> None:
@@ -41,7 +41,7 @@ def _handles(messages: Messages) -> list[TransactionHandle]:
 
 
 def _batch(messages: Messages, number: int) -> WrittenBatch | None:
-    """The batch that messages of tasks tell about; None where no task got as far as a message."""
+    """The batch of the tasks' messages; None if no task sent one."""
     written = [each for each in messages if isinstance(each, TaskCommit)]
     if not written:
         return None

@@ -1,4 +1,4 @@
-"""What the tasks of a write and the driver tell each other."""
+"""The messages from the tasks of a write to the driver."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class WriteOwner(NamedTuple):
-    """On whose behalf a task writes; ``two_phase`` transactions wait for the driver for ever."""
+    """The query and run that a task writes for; ``two_phase`` transactions have no timeout."""
 
     query: str
     sink: str
@@ -18,7 +18,7 @@ class WriteOwner(NamedTuple):
 
 
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver: its transaction, if it wrote anything."""
+    """A task's result for the driver: its transaction, if it wrote anything."""
 
     def __init__(self, owner: WriteOwner, handle: "TransactionHandle | None", attempt: int) -> None:
         self.owner = owner

@@ -1,17 +1,17 @@
-"""Ends the transactions of a batch, whatever came before: the driver's half of exactly once.
+"""Ends the transactions of a batch after any failure: the driver's half of exactly once.
 
 The first batch of a run:
 
-    take the ledger over ─▶ read it ─▶ take own transactions over ─▶ list what else is open
-        ─▶ record ─▶ commit own, abort what was listed
+    take over the ledger ─▶ read it ─▶ take over own transactions ─▶ list other open ones
+        ─▶ record ─▶ commit own, abort the listed ones
 
-Promises: a batch is recorded before the first of its transactions is committed; a batch that the
-ledger has is completed as it was recorded, and newer attempts at it are aborted; nothing of a run
-that has ended stays open once the next one has committed. They hold with two drivers, of which one
-was paused anywhere and goes on: whoever takes the ledger over fences the other, so that what it
-reads is final. What a driver aborts it has listed before it recorded, by producer id and epoch;
-who took over later has given new epochs to its own transactions by then, so that a late abort does
-not concern them.
+Guarantees: a batch is recorded before the first of its transactions is committed; a batch that the
+ledger has is completed as it was recorded, and newer attempts at it are aborted; no transaction of
+a run that has ended stays open once the next one has committed. They also hold with two drivers,
+one of which was paused anywhere and resumes: the driver that takes over the ledger fences the
+other, so what it reads is final. A driver aborts only transactions that it listed before it
+recorded, by producer id and epoch; a driver that took over later has given new epochs to its own
+transactions by then, so a late abort does not affect them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from mainstem.pipelines.spark.writing.ledger import (
 
 TIMEOUT_MS: Final = 120_000
 ONGOING: Final = "Ongoing"
-SWEEP_EVERY: Final = 64  # batches, for what speculative tasks leave behind
+SWEEP_EVERY: Final = 64  # interval in batches, for transactions of speculative tasks
 RUNS_REMEMBERED_MAX: Final = 256
 
 Run = tuple[str, str, str]  # query, sink, run
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class WrittenBatch(NamedTuple):
-    """A batch whose tasks are done; ``is_smooth`` where each needed one attempt."""
+    """A batch whose tasks are done; ``is_smooth`` if each needed one attempt."""
 
     query: str
     sink: str
@@ -52,26 +52,26 @@ class WrittenBatch(NamedTuple):
 
     @property
     def of_run(self) -> Run:
-        """Who has written it."""
+        """The run that has written it."""
         return self.query, self.sink, self.run
 
 
-# Runs that this process has committed for, with the ledger that they took over: what they found
-# open is ended. Only a short cut; a new process takes over and looks again.
+# Runs that this process has committed for, with the ledger that they took over: other open
+# transactions are ended. Only an optimisation; a new process takes over and lists again.
 _owned: dict[Run, tuple[Cluster, LedgerWriter]] = {}
-# Runs of this process that another driver has taken the ledger from.
+# Runs of this process whose ledger another driver has taken over.
 _fenced: dict[Run, None] = {}
 
 
 async def complete(cluster: Cluster, batch: WrittenBatch) -> None:
-    """Makes a batch count, once.
+    """Commits a batch, once.
 
     Raises:
-        Fenced: another driver writes this query now; nothing of the batch counts by this one.
-        MainstemError: the cluster does not answer in time; trying again, or starting the query
-            again, goes on from there.
+        Fenced: another driver writes this query now; this one commits nothing of the batch.
+        MainstemError: the cluster does not answer in time; a retry, or a restart of the query,
+            continues from there.
     """
-    # Remembered again when all went well: after a failure the ledger has to be read.
+    # Stored again after success: after a failure the ledger has to be read.
     owner, writer = _owned.pop(batch.of_run, (None, None))
     is_known = writer is not None and owner is cluster
     if writer is None or not is_known:
@@ -110,7 +110,7 @@ async def give_up(cluster: Cluster, batch: WrittenBatch) -> None:
     if writer is not None:
         await writer.close()
     if batch.of_run in _fenced:
-        # Whoever has the ledger now goes on undisturbed; only what is our own is ended.
+        # Another driver has the ledger and must not be affected; abort only own transactions.
         entry = await Ledger(cluster).entry(batch.query, batch.sink) or NOTHING
         recorded = {handle.transactional_id for handle in entry.handles}
         own = [each.transactional_id for each in batch.handles]
@@ -133,7 +133,7 @@ async def _sweep(
 ) -> None:
     """Records an entry, ends its transactions and aborts every other one of the query.
 
-    The record proves that nobody had taken over when the others were listed.
+    The record proves that no other driver had taken over when the others were listed.
     """
     stale = await _open_beside(cluster, batch, writer, keep=entry.handles)
     if stale or entry.handles:
@@ -146,7 +146,7 @@ async def _sweep(
 async def _taken_over(
     cluster: Cluster, handles: Collection[TransactionHandle]
 ) -> tuple[TransactionHandle, ...]:
-    """The same prepared transactions under new epochs: who listed them before cannot end them."""
+    """The same prepared transactions under new epochs, so that earlier drivers cannot end them."""
     return tuple(await asyncio.gather(*(_take_one(cluster, handle) for handle in handles)))
 
 
@@ -156,9 +156,9 @@ async def _take_one(cluster: Cluster, handle: TransactionHandle) -> TransactionH
     if found.ongoing != (handle.producer_id, handle.epoch):
         raise Fenced(
             ErrorCode.FENCED_PRODUCER,
-            "another driver of the query has aborted what a task had written",
+            "another driver of the query has aborted a task's transaction",
             subject=handle.transactional_id,
-            remedy="let one driver use a checkpoint; stop this one or the other",
+            remedy="use a checkpoint in one driver only; stop this one or the other",
         )
     return TransactionHandle(
         handle.transactional_id, found.producer_id, found.epoch, found.is_version_2
@@ -174,20 +174,20 @@ async def _commit_one(cluster: Cluster, handle: TransactionHandle) -> None:
         await end_transaction(cluster, handle, commit=True, timeout_ms=TIMEOUT_MS)
     except InvalidRequest as error:
         if error.code is ErrorCode.INVALID_PRODUCER_MAPPING:
-            return  # ended so long ago that the cluster has forgotten the id
+            return  # ended so long ago that its id has expired
         raise InvalidRequest(
             error.code,
             f"a batch that was written could not be committed: {error.cause}",
             subject=handle.transactional_id,
-            remedy="somebody has aborted its transaction; restore the records from the source, "
-            "then begin with a new checkpoint",
+            remedy="its transaction was aborted; restore the records from the source, "
+            "then start with a new checkpoint",
         ) from error
 
 
 async def _open_beside(
     cluster: Cluster, batch: WrittenBatch, writer: LedgerWriter, keep: Collection[TransactionHandle]
 ) -> list[TransactionHandle]:
-    """The open transactions of the query but those, each as it is now."""
+    """The current handles of the query's open transactions, except ``keep``."""
     kept = {writer.transactional_id, *(handle.transactional_id for handle in keep)}
     prefix = id_prefix(batch.query, batch.sink)
     admin = TransactionAdmin(cluster, timeout_ms=TIMEOUT_MS)
@@ -212,11 +212,11 @@ async def _abort_one(cluster: Cluster, handle: TransactionHandle) -> None:
     try:
         await end_transaction(cluster, handle, commit=False, timeout_ms=TIMEOUT_MS)
     except (Fenced, InvalidRequest):
-        return  # it has ended, or belongs to who took over meanwhile
+        return  # it has ended, or a later driver has taken it over
 
 
 async def _reclaim(cluster: Cluster, transactional_id: str) -> None:
-    """Taking an id over aborts what its last owner left open, and fences that owner."""
+    """Aborts the open transaction of an id and fences its last owner."""
     calls = TransactionRequests(cluster, transactional_id, timeout_ms=TIMEOUT_MS)
     await calls.init(transaction_timeout_ms=60_000)
 

@@ -1,15 +1,15 @@
-"""What a query has written: which batch was last, and the transactions that hold it.
+"""The ledger of a query: its last batch, and the transactions that contain it.
 
-One compacted topic keeps one record per query and sink, for ever:
+One compacted topic has one record per query and sink, without expiry:
 
     key    <query id>/<sink>
     value  {"batch": 17, "handles": [["<transactional id>", <producer id>, <epoch>, true], …],
             "version": 1}
 
-Once the record stands, the batch is written: its transactions are committed, now or by whoever
-starts the query again. Before that it is not, and its transactions are aborted. Promises: a batch
-counts once, however often Spark tries it; of two drivers of one query only the one that took the
-ledger over last can record anything, and it has read all that the other one recorded.
+Once the record is stored, the batch is written: its transactions are committed, now or at the next
+start of the query. Before that it is not, and its transactions are aborted. Guarantees: a batch
+counts once, however often Spark tries it; of two drivers of one query only the one that took over
+the ledger last can record anything, and it has read all that the other one recorded.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from mainstem.model.versioned_json import FIRST, decoded
 
 TOPIC: Final = "__mainstem_spark_ledger"
 PLACE: Final = TopicPartition(TOPIC, 0)
-# Small segments: what was superseded goes soon, so that the topic is read quickly at a start.
+# Small segments, so that superseded records are removed soon and the topic is read quickly.
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -41,8 +41,8 @@ CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 TIMEOUT_MS: Final = 60_000
-# Records of all queries stand in one partition: a driver that dies while it records holds readers
-# of the others up for so long.
+# Records of all queries are in one partition: a driver that crashes while it records delays
+# readers of the others for this time.
 RECORD_TIMEOUT_MS: Final = 10_000
 STABLE_POLL_S: Final = 0.1
 CLOSE_TIMEOUT_MS: Final = 5_000
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """The last batch of a query, and the transactions that hold it."""
+    """The last batch of a query, and the transactions that contain it."""
 
     batch: int
     handles: tuple[TransactionHandle, ...]
@@ -71,9 +71,9 @@ class Ledger:
         """The last batch of a query; None when it has written none.
 
         Raises:
-            Corrupt: the record is not one of ours.
-            UnknownVersion: a later release wrote it, in a form of its own.
-            Unavailable: what others record does not come to an end.
+            Corrupt: the record is not a ledger entry.
+            UnknownVersion: a later release wrote it, in a newer format.
+            Unavailable: a transaction of another writer does not end.
         """
         await self.ensure()
         wanted = _key(query, sink)
@@ -84,14 +84,14 @@ class Ledger:
         return None if found is None else entry_of(found)
 
     async def ensure(self) -> None:
-        """Creates the topic, unless it is there."""
+        """Creates the topic if it does not exist."""
         try:
             await self._cluster.retrying(self._look, timeout_ms=TIMEOUT_MS)
         except _Missing:
             try:
                 await Admin(self._cluster).create_topic(TOPIC, partitions=1, configs=CONFIGS)
             except MainstemError as error:
-                if error.code is not ErrorCode.TOPIC_EXISTS:  # somebody else was quicker
+                if error.code is not ErrorCode.TOPIC_EXISTS:  # another process created it first
                     raise
             await self._cluster.retrying(
                 lambda: self._cluster.topics([TOPIC]), timeout_ms=TIMEOUT_MS
@@ -127,7 +127,7 @@ class Ledger:
                     ErrorCode.TIMED_OUT,
                     f"a transaction at offset {stable[PLACE].offset} does not end",
                     subject=TOPIC,
-                    remedy="mainstem transaction list shows whose it is",
+                    remedy="mainstem transaction list shows its owner",
                 )
             await asyncio.sleep(STABLE_POLL_S)
 
@@ -136,8 +136,8 @@ class LedgerWriter:
     """The one driver that records the batches of a query and sink; see ``take_over``.
 
     Args:
-        cluster: where the ledger is.
-        transactional_id: whoever takes it over later ends this writer.
+        cluster: the cluster of the ledger.
+        transactional_id: a driver that takes it over later fences this writer.
         key: of the query and sink.
     """
 
@@ -153,7 +153,7 @@ class LedgerWriter:
 
     @classmethod
     async def take_over(cls, cluster: Cluster, query: str, sink: str) -> Self:
-        """Ends every other writer of the query: what they recorded can be read, no more follows."""
+        """Fences every other writer of the query: their records are visible, and no more follow."""
         await Ledger(cluster).ensure()
         writer = cls(cluster, ledger_id(query, sink), _key(query, sink))
         await writer._producer.__aenter__()
@@ -181,26 +181,26 @@ class LedgerWriter:
                 ErrorCode.FENCED_PRODUCER,
                 "another driver writes this query now",
                 subject=self._key.decode(),
-                remedy="let one driver use a checkpoint; stop this one or the other",
+                remedy="use a checkpoint in one driver only; stop this one or the other",
             ) from error
 
     async def close(self) -> None:
-        """Ends the writer; nobody is fenced by that.
+        """Closes the writer without fencing others.
 
-        What it could not record is aborted by the next writer, so a failure is only logged.
+        The next writer aborts what it could not record, so a failure is only logged.
         """
         try:
             await self._producer.close(timeout_ms=CLOSE_TIMEOUT_MS)
         except MainstemError as error:
-            _log.info("the writer of %s ends: %s", self._key.decode(), error)
+            _log.info("closing the writer of %s failed: %s", self._key.decode(), error)
 
 
 def entry_of(value: bytes) -> LedgerEntry:
-    """The entry that a record holds.
+    """The entry of a record.
 
     Raises:
-        Corrupt: the record is not one of ours.
-        UnknownVersion: a later release wrote it, in a form of its own.
+        Corrupt: the record is not a ledger entry.
+        UnknownVersion: a later release wrote it, in a newer format.
     """
     try:
         return decoded(value, LedgerEntry, "a record of the ledger", TOPIC)
@@ -209,12 +209,12 @@ def entry_of(value: bytes) -> LedgerEntry:
 
 
 def entry_value(entry: LedgerEntry) -> bytes:
-    """An entry as a record holds it."""
+    """The value of an entry's record."""
     return msgspec.json.encode(entry)
 
 
 def id_prefix(query: str, sink: str) -> str:
-    """How the transactional ids of a query begin."""
+    """The prefix of a query's transactional ids."""
     return f"spark/{query}/{sink}/"
 
 
@@ -224,7 +224,7 @@ def ledger_id(query: str, sink: str) -> str:
 
 
 def _cells(column: BinaryColumn, rows: int) -> Iterator[bytes | None]:
-    """A column row by row, without Arrow: who ends batches needs it for nothing else."""
+    """The values of a column, read without Arrow to keep the driver's process small."""
     places, validity = memoryview(column.offsets).cast("i"), column.validity
     for row in range(rows):
         is_there = validity is None or validity[row >> 3] >> (row & 7) & 1
@@ -232,7 +232,7 @@ def _cells(column: BinaryColumn, rows: int) -> Iterator[bytes | None]:
 
 
 class _Missing(Exception):
-    """The topic is not there yet."""
+    """The topic does not exist yet."""
 
 
 def _key(query: str, sink: str) -> bytes:

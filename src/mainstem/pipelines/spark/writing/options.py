@@ -9,8 +9,8 @@ from mainstem.pipelines.spark.reading.options import check_names, flag, number, 
 
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
-BATCH_BYTES: Final = 900_000  # below what topics take by default
-TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that a node allows by default
+BATCH_BYTES: Final = 900_000  # below the default maximum of topics
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # the default maximum of nodes
 
 _NAMES: Final = {
     "kafka.bootstrap.servers",
@@ -25,15 +25,15 @@ _NAMES: Final = {
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
 }
-# What Spark itself, or Spark's Kafka sink, takes.
+# Options that Spark itself, or Spark's Kafka sink, accepts.
 _WITHOUT_EFFECT: Final = {"checkpointlocation", "queryname", "path", "includeheaders", "kafka.acks"}
 
 
 class WriteOptions(NamedTuple):
     """Where to write and how.
 
-    ``ledger_query`` and ``ledger_batch`` name a batch that is written once however often it is
-    tried; streams bring their own.
+    ``ledger_query`` and ``ledger_batch`` identify a batch that is written once however often it is
+    tried; streams have their own.
     """
 
     servers: str
@@ -48,10 +48,10 @@ class WriteOptions(NamedTuple):
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Options as Spark hands them over.
+    """Parse the options that Spark passes.
 
     Raises:
-        InvalidRequest: an option is unknown, missing or makes no sense.
+        InvalidRequest: an option is unknown, missing or invalid.
     """
     options = {name.lower(): value for name, value in given.items()}
     check_names(options, _NAMES | _WITHOUT_EFFECT)
@@ -61,13 +61,17 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         raise refusal("delivery", f"{delivery!r}", f"use {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
     query, batch = options.get("ledger.query"), options.get("ledger.batch")
     if (query is None) != (batch is None):
-        raise refusal("ledger.query", "goes together with ledger.batch", "give both, or neither")
+        raise refusal(
+            "ledger.query", "must be set together with ledger.batch", "set both, or neither"
+        )
     sink = options.get("sinkname", "default")
     for name, text in (("sinkName", sink), ("ledger.query", query or "")):
         if "/" in text:
-            raise refusal(name, f"{text!r} has a slash", "leave it out: it parts the names of ids")
+            raise refusal(
+                name, f"{text!r} contains a slash", "remove it: it separates parts of ids"
+            )
     if batch is not None and not batch.isdigit():
-        raise refusal("ledger.batch", f"{batch!r}", "write the number of the batch")
+        raise refusal("ledger.batch", f"{batch!r}", "use the number of the batch")
     return WriteOptions(
         servers=servers_of(options),
         topic=options.get("topic"),

@@ -1,4 +1,4 @@
-"""Which columns of a frame are the parts of a record. Pure."""
+"""Which columns of a frame are the fields of a record. Pure."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 
 
 class FrameColumns(NamedTuple):
-    """Which columns a frame has for a record."""
+    """The indexes of a record's fields among the columns of a frame."""
 
     value: int
     key: int | None = None
@@ -17,10 +17,10 @@ class FrameColumns(NamedTuple):
 
 
 def find_record_columns(names: list[str], *, has_topic: bool) -> FrameColumns:
-    """The columns by their names; others are not written.
+    """Find the columns by their names; others are not written.
 
     Raises:
-        InvalidRequest: there is no value, or nothing says which topic.
+        InvalidRequest: there is no value, or no topic is given.
     """
     places = {name.lower(): place for place, name in enumerate(names)}
     if "value" not in places:
@@ -32,7 +32,7 @@ def find_record_columns(names: list[str], *, has_topic: bool) -> FrameColumns:
     if not has_topic and "topic" not in places:
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            "nothing says which topic to write to",
+            "no topic to write to is given",
             remedy="set the option topic, or select a column topic",
         )
     wanted = [name for name in FrameColumns._fields if name in places]

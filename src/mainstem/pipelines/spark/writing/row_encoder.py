@@ -1,8 +1,8 @@
-"""Rows of a Spark frame to batches of records: per-row topic, key, value, headers, partition, time.
+"""Encodes rows of a Spark frame to batches of records: topic, key, value, headers, partition, time.
 
-Promises: rows that go to one partition keep their order; a key goes where every Kafka producer
-would send it; rows without a key share a partition for a while, so that batches stay large; a row
-that cannot be written is an error that says why.
+Guarantees: rows of one partition keep their order; a key is assigned to the same partition as by
+every Kafka producer; rows without a key share a partition for a while, so that batches stay large;
+a row that cannot be written is an error with the reason.
 """
 
 from collections.abc import Iterator
@@ -32,20 +32,20 @@ class RowEncoder:
     """Encodes the Arrow batches of one task.
 
     Args:
-        columns: where to look.
-        topic: where all rows go, whatever their column says.
-        batch_bytes: how large a batch of records may grow.
+        columns: the columns of the record's fields.
+        topic: the topic of all rows, overriding their column.
+        batch_bytes: the maximum size of a batch of records.
     """
 
     def __init__(self, columns: FrameColumns, topic: str | None, batch_bytes: int) -> None:
-        self.partition_counts: dict[str, int] = {}  # to be filled for every topic
+        self.partition_counts: dict[str, int] = {}  # must be set for every topic
         self._columns = columns
         self._topic = topic
         self._batch_bytes = batch_bytes
         self._turn = 0
 
     def unknown_topics(self, rows: pa.RecordBatch) -> list[str]:
-        """The topics of some rows whose number of partitions is still wanted."""
+        """The topics of some rows whose number of partitions is not known yet."""
         if self._topic is not None:
             return [] if self._topic in self.partition_counts else [self._topic]
         names = pc.unique(self._topic_column(rows)).to_pylist()
@@ -54,7 +54,7 @@ class RowEncoder:
     def encode(
         self, rows: pa.RecordBatch, now_ms: int
     ) -> Iterator[tuple[TopicPartition, EncodedRecords]]:
-        """The batches of records that some rows make.
+        """The record batches of some rows.
 
         Raises:
             InvalidRequest: a row has no topic, or a partition that the topic does not have.
@@ -108,7 +108,7 @@ class RowEncoder:
             raise InvalidRequest(
                 ErrorCode.INVALID_TOPIC_NAME,
                 f"{column.null_count} rows have no topic",
-                remedy="set the option topic, or fill the column topic",
+                remedy="set the option topic, or set the column topic in every row",
             )
         return column
 
@@ -134,7 +134,7 @@ class RowEncoder:
                 ErrorCode.INVALID_PARTITIONS,
                 f"partition {beyond[0]} of {count}",
                 subject=topic,
-                remedy="drop the column partition to let the key decide",
+                remedy="drop the column partition to choose the partition by key",
             )
         return np.where(wanted == NO_KEY, found, wanted)
 
@@ -151,7 +151,7 @@ def _given(column: Any) -> InputColumn:
     validity, offsets, data = column.buffers()
     if not column.null_count:
         validity = None
-    if offsets is None:  # Arrow leaves it out of a column without rows
+    if offsets is None:  # Arrow has no offsets buffer in a column without rows
         offsets = bytes(4)
     return InputColumn(validity, offsets, data, column.offset, len(column))
 
@@ -177,6 +177,6 @@ def _given_headers(column: Any) -> InputHeaders:
 def _wrong_type(name: str, found: Any, wanted: str) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.INVALID_REQUEST,
-        f"the column {name} is {found}",
-        remedy=f"make it {wanted}: cast({name} AS …)",
+        f"column {name} has type {found}",
+        remedy=f"use {wanted}: cast({name} AS …)",
     )

@@ -1,19 +1,19 @@
 """Frames into topics: ``format("mainstem")`` for writing tables and streams.
 
-Exactly once: every task attempt writes in a transaction of its own and leaves it *prepared*, that
-is delivered and undecided. When all tasks are done the driver writes the batch and the names of its
-transactions into the ledger, then commits them. A driver that dies before the ledger leaves a batch
-that never counts; one that dies after it leaves a batch that the next start completes.
+Exactly once: every task attempt writes in a separate transaction and leaves it *prepared*, that is
+delivered and undecided. When all tasks are done the driver writes the batch and the names of its
+transactions into the ledger, then commits them. If a driver crashes before it writes the ledger,
+the batch is aborted; if it crashes after that, the next start completes the batch.
 
     task ─▶ begin ─ write ─ prepare ─▶ handle ─┐
     task ─▶ begin ─ write ─ prepare ─▶ handle ─┴▶ ledger ─▶ commit each
 
 The transactions of a batch become visible one after the other, not all at once. Transactional ids
-are used again batch after batch, so a query has few of them; those of other runs of the same query
-are ended before a run commits for the first time.
+are reused batch after batch, so a query has few of them; those of other runs of the same query are
+ended before a run commits for the first time.
 
-Spark copies the writers below into several processes, of which each does one thing: the halves of
-the work, ``task_writer`` and ``batch_end``, are loaded only where they are done.
+Spark copies the writers below into several processes, each of which does one thing: the two halves
+of the work, ``task_writer`` and ``batch_end``, are loaded only where they are used.
 """
 
 import secrets
@@ -59,11 +59,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._given, self._options, self._columns, owner, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks are done: the batch counts from now on."""
+        """Commits the batch after all tasks are done."""
         self._end(messages, batchId, commit=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task, or the commit, has failed: the batch does not count unless the ledger has it."""
+        """Aborts the batch after a failure of a task or of the commit, unless the ledger has it."""
         self._end(messages, batchId, commit=False)
 
     def _end(
@@ -75,7 +75,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 
 class TopicTableWriter(DataSourceArrowWriter):
-    """Writes one frame. With ``ledger.query`` and ``ledger.batch`` it is written once for all."""
+    """Writes one frame. With ``ledger.query`` and ``ledger.batch`` it is written only once."""
 
     def __init__(self, given: dict[str, str], schema: StructType) -> None:
         self._given = given
@@ -95,16 +95,16 @@ class TopicTableWriter(DataSourceArrowWriter):
 
         owner = self._owner
         if owner.two_phase:
-            # Within a query its transactional ids are used again, batch after batch.
+            # Within a query its transactional ids are reused batch after batch.
             owner = owner._replace(run=_property(RUN_ID) or owner.run)
         return write_rows(self._given, self._options, self._columns, owner, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done: the frame counts from now on."""
+        """Commits the frame after all tasks are done."""
         self._end(messages, commit=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task has failed: nothing counts."""
+        """Aborts the frame after a task has failed."""
         self._end(messages, commit=False)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, commit: bool) -> None:

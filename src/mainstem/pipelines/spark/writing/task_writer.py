@@ -1,4 +1,4 @@
-"""The task's half of writing to topics: rows, delivered, in a transaction that is undecided."""
+"""The task's half of writing to topics: delivers rows in a transaction that it leaves prepared."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ def write_rows(
     owner: WriteOwner,
     rows: Iterator[pa.RecordBatch],
 ) -> TaskCommit:
-    """One task attempt: its rows, delivered, in a transaction that is left undecided."""
+    """Writes the rows of one task attempt and leaves its transaction prepared."""
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
     filled = (batch for batch in rows if batch.num_rows)
@@ -58,7 +58,7 @@ async def _prepare(
     encoder: RowEncoder,
     rows: Iterable[pa.RecordBatch],
 ) -> TransactionHandle:
-    # Leaving the block aborts what is open, and leaves alone what is prepared.
+    # Leaving the block aborts an open transaction, but not a prepared one.
     async with TransactionalProducer(
         wire.cluster,
         task.transactional_id,

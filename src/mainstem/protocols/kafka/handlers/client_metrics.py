@@ -1,7 +1,7 @@
 """Metrics of clients (KIP-714): GetTelemetrySubscriptions, PushTelemetry.
 
-As with Kafka no right is asked for: what is wanted of whom is a setting of the operator, and only
-what is wanted is kept.
+As in Kafka no right is required: the operator configures which metrics clients send, and only
+these are kept.
 """
 
 from mainstem.broker.api.client_metrics import MetricsClient, TelemetryPush
@@ -21,7 +21,7 @@ from mainstem.wire.kafka.messages.push_telemetry import (
 def get_telemetry_subscriptions(
     call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Tell a client what it is asked to measure."""
+    """Return the metrics that a client should send."""
     try:
         asked = call.broker.client_metrics.subscription(
             bytes(request.client_instance_id), _client(call)
@@ -40,7 +40,7 @@ def get_telemetry_subscriptions(
 
 
 def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Take what a client has measured."""
+    """Accept metrics of a client."""
     push = TelemetryPush(
         instance=bytes(request.client_instance_id),
         subscription_id=request.subscription_id,
@@ -56,7 +56,7 @@ def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryRe
 
 
 def _client(call: Call) -> MetricsClient:
-    # ApiVersions brought both as one text; the name has no blank in it.
+    # ApiVersions stored name and version as one text; the name has no blanks.
     name, _, version = call.peer.software.partition(" ")
     return MetricsClient(
         client_id=call.client_id,

@@ -1,4 +1,4 @@
-"""What the cluster is and holds: Metadata and the Describe calls of cluster, partitions, disks."""
+"""Metadata, DescribeCluster, DescribeTopicPartitions and DescribeLogDirs."""
 
 from asyncio import gather
 from collections.abc import Awaitable, Sequence
@@ -39,7 +39,7 @@ from mainstem.wire.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 
-# What can be done at all, as bits by number of the operation; clients are told what they may do.
+# All possible operations, as bits by number; responses have those that the client may do.
 # Topic: read, write, create, delete, alter, describe, describe and alter configs.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 # Cluster: create, alter, describe, act as node, describe and alter configs, idempotent write.
@@ -61,10 +61,10 @@ _FIRST_WITH_NULLABLE_NAME = 12
 def metadata(
     call: Call, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Nodes, and the topics asked for; topics that are not there may come into being.
+    """Describe nodes and the requested topics; missing topics may be created.
 
-    Clients ask when a node hangs up, and those that are told the writer of before ask again only
-    much later: such an answer waits a moment for the next writer.
+    Clients send Metadata when a node disconnects, and repeat it only much later if the response
+    still names the old writer: such a response waits briefly for the next writer.
     """
     settled = call.broker.cluster.settled()
     return _metadata(call, request) if settled is None else _metadata_then(call, request, settled)
@@ -92,7 +92,7 @@ def _metadata(
             if call.may_topic(Operation.DESCRIBE, topic.name)
         ]
         return response
-    # Once each: a name that is repeated a million times is still one topic to describe.
+    # Deduplicated: a small request could otherwise repeat a name very often.
     asked = list({(topic.topic_id, topic.name): topic for topic in request.topics or []}.values())
     if request.allow_auto_topic_creation and any(_is_missing(call, topic) for topic in asked):
         return _metadata_creating(call, asked, response, operations=operations)
@@ -108,7 +108,7 @@ async def _metadata_creating(
     operations: bool,
 ) -> MetadataResponse:
     missing = {topic.name for topic in asked if topic.name and _is_missing(call, topic)}
-    # All at once, so that the new topics share one sync.
+    # Concurrently, so that the new topics share one sync.
     refused = dict(zip(missing, await gather(*(_ensure(call, n) for n in missing)), strict=True))
     response.topics = [
         _answer(call, t, refused.get(t.name or ""), operations=operations) for t in asked
@@ -121,8 +121,8 @@ async def _ensure(call: Call, name: str) -> MainstemError | None:
         if not call.may_cluster(Operation.CREATE):
             call.need_topic(Operation.CREATE, name)
         if call.broker.topics.deleted.take(name):
-            # As in Kafka: clients learn that the topic is gone, and make it again if they go on.
-            return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "it was deleted", subject=name)
+            # As in Kafka: clients get an error, and create the topic again if they continue.
+            return InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "the topic was deleted", subject=name)
         await call.broker.topics.ensure(name)
     except MainstemError as error:
         return error
@@ -158,7 +158,7 @@ def _of_topic(call: Call, name: str, *, asked: bool) -> int:
 
 
 def _is_missing(call: Call, asked: MetadataRequestTopic) -> bool:
-    """Whether a topic is asked for, by somebody who may see it, by a name that no topic has."""
+    """Whether the client may see the requested topic and it does not exist."""
     by_name = asked.topic_id == NO_TOPIC_ID and asked.name is not None
     name = asked.name or ""
     missing = by_name and call.broker.topics.by_name(name) is None
@@ -230,7 +230,7 @@ class _Copies(NamedTuple):
 
 
 def _copies(call: Call, stream: Stream) -> _Copies:
-    """Where a stream is wanted or is, who takes its appends, and which of its nodes are away."""
+    """Replicas of a stream (assigned or held), those in sync, and those offline."""
     held = stream.last.replicas
     replicas = [int(node) for node in dict.fromkeys((*stream.wanted, *held))]
     away = {int(node) for node in replicas if not call.broker.cluster.is_live(NodeId(node))}
@@ -248,7 +248,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
         known = request.endpoint_type == ENDPOINT_CONTROLLERS
         return DescribeClusterResponse(
             error_code=MISMATCHED_ENDPOINT_TYPE if known else UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="this address serves brokers, endpoint type 1",
+            error_message="only endpoint type 1 (brokers) is supported",
             endpoint_type=ENDPOINT_BROKERS,
             brokers=[],
         )
@@ -273,7 +273,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
 def describe_topic_partitions(
     call: Call, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Partitions in the order of names, a page at a time; a cursor says where the next begins."""
+    """Partitions in the order of topic names, in pages; a cursor starts the next page."""
     topics = call.broker.topics
     names = {topic.name for topic in request.topics}
     if not names:
@@ -344,7 +344,7 @@ def _described_partition(call: Call, stream: Stream) -> DescribeTopicPartitionsR
 
 
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """How much each partition takes on this node's disk."""
+    """The size of each partition on this node's disk."""
     try:
         call.need_cluster(Operation.DESCRIBE)
     except MainstemError as error:

@@ -61,9 +61,9 @@ OPERATIONS = ("set", "delete", "append", "subtract")
 
 
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Settings with their values and where these come from."""
+    """Settings with their values and sources."""
     results = []
-    # Once each: what is asked for twice has one answer.
+    # Deduplicated: a resource named twice has one result.
     unique = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     for resource in unique.values():
         result = DescribeConfigsResult(
@@ -121,7 +121,7 @@ def _shown(config: ConfigValue, request: DescribeConfigsRequest) -> DescribeConf
 async def alter_configs(
     call: Call, request: replacing.AlterConfigsRequest
 ) -> replacing.AlterConfigsResponse:
-    """Replace all that is set on each resource."""
+    """Replace all settings of each resource."""
 
     def change(resource: replacing.AlterConfigsResource) -> Awaitable[None]:
         return _replace(call, resource, validate_only=request.validate_only)
@@ -135,7 +135,7 @@ async def alter_configs(
 async def incremental_alter_configs(
     call: Call, request: altering.IncrementalAlterConfigsRequest
 ) -> altering.IncrementalAlterConfigsResponse:
-    """Change some of what is set on each resource."""
+    """Change some settings of each resource."""
 
     def change(resource: altering.AlterConfigsResource) -> Awaitable[None]:
         return _alter(call, resource, validate_only=request.validate_only)
@@ -181,16 +181,16 @@ async def _alter(
 
 
 def _named(call: Call, kind: int) -> ConfigsByName:
-    """The settings of a kind of resource that is nothing but a name."""
+    """The settings of a type of resource that exists only as a name."""
     if kind == GROUP:
         return call.broker.topics.configs.groups
     if kind == CLIENT_METRICS:
         return call.broker.topics.configs.client_metrics
     raise InvalidRequest(
         ErrorCode.INVALID_REQUEST,
-        f"resources of type {kind} have no settings here",
-        remedy=f"topics ({TOPIC}), nodes ({BROKER}), client metrics ({CLIENT_METRICS}) and groups "
-        f"({GROUP}) have",
+        f"resources of type {kind} have no settings",
+        remedy=f"use topic ({TOPIC}), node ({BROKER}), client metrics ({CLIENT_METRICS}) or group "
+        f"({GROUP})",
     )
 
 
@@ -208,7 +208,7 @@ def _change(config: altering.AlterableConfig) -> ConfigChange:
     if not 0 <= config.config_operation < len(OPERATIONS):
         raise InvalidRequest(
             ErrorCode.INVALID_REQUEST,
-            f"operation {config.config_operation} on {config.name}",
+            f"unknown operation {config.config_operation} on {config.name}",
             remedy="0 set, 1 delete, 2 append, 3 subtract",
         )
     return ConfigChange(config.name, OPERATIONS[config.config_operation], config.value)
@@ -217,7 +217,7 @@ def _change(config: altering.AlterableConfig) -> ConfigChange:
 async def _outcomes(
     resources: Sequence[ResourceT], change: Callable[[ResourceT], Awaitable[None]]
 ) -> list[Outcome]:
-    """Change one after the other; a resource named twice is refused: no order is meant."""
+    """Change resources in turn; one that is named twice is refused, as the order is undefined."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes: list[Outcome] = []
     for resource in resources:
@@ -225,7 +225,7 @@ async def _outcomes(
         try:
             if times[kind, name] > 1:
                 raise InvalidRequest(
-                    ErrorCode.INVALID_REQUEST, "the request names it more than once"
+                    ErrorCode.INVALID_REQUEST, "the request names the resource more than once"
                 )
             await change(resource)
         except MainstemError as error:
@@ -241,7 +241,7 @@ async def _outcomes(
 def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """What has settings. Version 0 asks for client metrics alone."""
+    """Resources with settings. Version 0 lists client metrics only."""
     wanted = set(request.resource_types)
     if call.version == 0:
         wanted = {CLIENT_METRICS}
@@ -264,12 +264,12 @@ def list_config_resources(
 
 
 def _node(name: str) -> NodeId | None:
-    """A node by its number; the empty name means all nodes."""
+    """Parse a node id; the empty name means all nodes."""
     if not name:
         return None
     if len(name) > NODE_DIGITS_MAX or not name.isascii() or not name.isdigit():
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, f"{name[:NODE_DIGITS_MAX]!r} is not the number of a node"
+            ErrorCode.INVALID_REQUEST, f"{name[:NODE_DIGITS_MAX]!r} is not a node id"
         )
     return NodeId(int(name))
 

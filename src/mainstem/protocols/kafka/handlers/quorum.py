@@ -1,6 +1,6 @@
-"""The cluster as a whole: DescribeQuorum, UpdateFeatures, UnregisterBroker.
+"""DescribeQuorum, UpdateFeatures and UnregisterBroker.
 
-The catalogue is what Kafka calls its metadata log: it has one writer, and on one node no other
+The catalogue is described as Kafka's metadata log: it has one leader, and on a single node no other
 voter and no observer.
 """
 
@@ -42,7 +42,7 @@ _FIRST_WITHOUT_RESULTS = 2
 
 
 def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Who keeps the catalogue, and how far it is."""
+    """Describe the leader, voters and observers of the catalogue, and their offsets."""
     try:
         call.need_cluster(Operation.DESCRIBE)
         quorum = call.broker.cluster.quorum()
@@ -98,7 +98,7 @@ def _replica(member: QuorumMember, quorum: Quorum) -> ReplicaState:
 
 
 async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Give features other levels, all or none."""
+    """Change the levels of features, all or none."""
     try:
         call.need_cluster(Operation.ALTER)
         updates = [_update(call.version, asked) for asked in request.feature_updates]
@@ -119,7 +119,7 @@ def _update(version: int, asked: FeatureUpdateKey) -> FeatureUpdate:
         if asked.upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST,
-                f"a change of type {asked.upgrade_type}",
+                f"unknown upgrade type {asked.upgrade_type}",
                 subject=asked.feature[:100],
             )
         lowers = asked.upgrade_type != _UPGRADE
@@ -132,7 +132,7 @@ def _update(version: int, asked: FeatureUpdateKey) -> FeatureUpdate:
 async def unregister_broker(
     call: Call, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
-    """Forget a node that is gone for good."""
+    """Remove a node permanently."""
     try:
         call.need_cluster(Operation.ALTER)
         await call.broker.cluster.unregister(NodeId(request.broker_id))

@@ -1,8 +1,8 @@
-"""Where partitions are and who leads them.
+"""Leaders and replicas of partitions.
 
 ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs. An
-election is over when it is answered; a reassignment goes on by itself and is listed until all that
-the new nodes are to hold is there.
+election is complete when the response is sent; a reassignment runs in the background and is listed
+until the new nodes hold all data.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -42,7 +42,7 @@ from mainstem.wire.kafka.messages.list_partition_reassignments import (
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NAMED_MAX = 10
-"""A refusal repeats no more of what was sent than this."""
+"""An error message quotes at most this many characters of the request."""
 
 
 # ElectLeaders
@@ -51,12 +51,12 @@ _NAMED_MAX = 10
 def elect_leaders(
     call: Call, request: ElectLeadersRequest
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
-    """Let partitions be led by their preferred replica, or by any at all where nobody leads."""
+    """Elect the preferred replica, or for partitions without a leader any replica."""
     try:
         call.need_cluster(Operation.ALTER)
         if request.election_type not in (_PREFERRED, _UNCLEAN):
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, f"an election of type {request.election_type}"
+                ErrorCode.INVALID_REQUEST, f"unknown election type {request.election_type}"
             )
     except MainstemError as error:
         return _no_election(request, error)
@@ -67,7 +67,7 @@ async def _elect(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespon
     unclean = request.election_type == _UNCLEAN
     asked = request.topic_partitions
     if asked is None:
-        # Of all partitions, those that need no election are not listed.
+        # A request for all partitions does not list those that need no election.
         wanting = [
             TopicPartitions(topic.name, [s.id.partition for s in topic.streams if _wants(s)])
             for topic in call.broker.topics.all()
@@ -89,7 +89,7 @@ def _wants(stream: Stream) -> bool:
 
 
 def _no_election(request: ElectLeadersRequest, error: MainstemError) -> ElectLeadersResponse:
-    """The refusal of a whole request; version 0 has space for it only at the partitions."""
+    """The error of a whole request; version 0 has error fields only at the partitions."""
     code, message = kafka_code(error), kafka_message(error)
     return ElectLeadersResponse(
         error_code=code,
@@ -111,7 +111,9 @@ async def _elected(
         try:
             stream = streams[place] = _stream(call, *place)
             if stream.writer != NO_NODE and (unclean or not _wants(stream)):
-                raise InvalidRequest(ErrorCode.ELECTION_NOT_NEEDED, "its leader is as it should be")
+                raise InvalidRequest(
+                    ErrorCode.ELECTION_NOT_NEEDED, "the partition needs no election"
+                )
         except MainstemError as error:
             refused[place] = error
     open_ids = [streams[place].id for place in streams if place not in refused]
@@ -128,7 +130,7 @@ async def _elected(
     for place in named:
         if place not in refused and streams[place].id not in changed:
             refused[place] = InvalidRequest(
-                ErrorCode.WRITER_UNAVAILABLE, "no replica that may lead can do so now"
+                ErrorCode.WRITER_UNAVAILABLE, "no eligible replica is available"
             )
     return [
         PartitionResult(place[1], kafka_code(refused[place]), kafka_message(refused[place]))
@@ -144,7 +146,7 @@ async def _elected(
 async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Move partitions to other nodes, or let them stay where they are."""
+    """Move partitions to other nodes, or cancel their reassignment."""
     try:
         call.need_cluster(Operation.ALTER)
     except MainstemError as error:
@@ -175,7 +177,7 @@ async def _reassigned(
         wanted: tuple[NodeId, ...] | None = None
         if asked.replicas is None:
             if not _is_moving(stream):
-                raise InvalidRequest(ErrorCode.NO_REASSIGNMENT, "it is not on its way anywhere")
+                raise InvalidRequest(ErrorCode.NO_REASSIGNMENT, "no reassignment is in progress")
         else:
             _check_replicas(call, asked.replicas)
             if same_count and len(asked.replicas) != len(stream.wanted):
@@ -208,7 +210,7 @@ def _check_replicas(call: Call, replicas: Sequence[int]) -> None:
     elif len(set(replicas)) != len(replicas):
         cause = "a node is named twice"
     elif unknown := sorted(set(replicas) - known)[:_NAMED_MAX]:
-        cause = f"there is no node {', '.join(map(str, unknown))}"
+        cause = f"unknown node {', '.join(map(str, unknown))}"
     if cause:
         raise InvalidRequest(ErrorCode.INVALID_REPLICA_ASSIGNMENT, cause)
 
@@ -216,7 +218,7 @@ def _check_replicas(call: Call, replicas: Sequence[int]) -> None:
 def list_partition_reassignments(
     call: Call, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Partitions on their way to other nodes."""
+    """List partitions that are being moved to other nodes."""
     try:
         call.need_cluster(Operation.DESCRIBE)
     except MainstemError as error:
@@ -258,7 +260,7 @@ def _moving(stream: Stream) -> OngoingPartitionReassignment:
 def alter_replica_log_dirs(
     call: Call, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move partitions to another folder of this node, which has one."""
+    """Move partitions to another folder of this node; it has one folder only."""
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -290,7 +292,7 @@ def _moved(call: Call, path: str, topic: str, partition: int) -> int:
 def _stream(call: Call, name: str, partition: int) -> Stream:
     topic = call.broker.topics.by_name(name)
     if topic is None or not 0 <= partition < len(topic.streams):
-        raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "there is no such partition", subject=name)
+        raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, "no such partition", subject=name)
     return topic.streams[partition]
 
 

@@ -1,7 +1,7 @@
-"""Topics come, grow and go: CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords.
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords.
 
-The topics of one request are handled side by side, so that their changes share one sync. Each has
-its own outcome; none is undone because another was refused. Partitions that come and go count
+The topics of one request are handled concurrently, so that their changes share one sync. Each has
+its own result; none is undone because another was refused. Created and deleted partitions count
 against the client's ``controller_mutation_rate``.
 """
 
@@ -46,20 +46,20 @@ from mainstem.wire.kafka.messages.delete_topics import (
 
 _FIRST_WITH_TOPIC_STATES = 6
 _NO_WATERMARK = -1
-# From these versions on clients know what it means that they are too fast (KIP-599).
+# From these versions on clients understand THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _FIRST_STRICT_CREATE = 6
 _FIRST_STRICT_DELETE = 5
 _FIRST_STRICT_GROW = 3
 
 TOPICS_PER_REQUEST_MAX = 10_000
-"""Each is answered with all its settings, so that a small request could ask for a huge answer."""
+"""The response has all settings of each topic, so a small request could have a huge response."""
 
 
 # CreateTopics
 
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create topics, or say what would happen."""
+    """Create topics, or with ``validate_only`` only validate."""
     times = Counter(topic.name for topic in request.topics)
     if len(times) > TOPICS_PER_REQUEST_MAX:
         many = InvalidRequest(ErrorCode.POLICY_VIOLATION, f"{len(times)} topics in one request")
@@ -95,7 +95,7 @@ async def _create(
     except MainstemError as error:
         return _not_created(asked.name, error)
     if counted:
-        # A number that was left to us is known only now.
+        # Defaults of partitions and replication factor are known only now.
         call.peer.charge(MUTATIONS, len(topic.streams) - counted)
     created = CreatableTopicResult(
         name=topic.name,
@@ -172,7 +172,9 @@ async def _delete(
     result = DeletableTopicResult(name=name, topic_id=topic_id)
     try:
         if named_twice:
-            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST, "the request names the topic more than once"
+            )
         result.name = _name_of(call, name, topic_id)
         _need_delete(call, result, by_id=name is None)
         topic = call.broker.topics.by_name(result.name)
@@ -188,11 +190,11 @@ async def _delete(
 
 
 def _need_delete(call: Call, result: DeletableTopicResult, *, by_id: bool) -> None:
-    """Refuse who may not delete; the name behind an id is told to those who may see it."""
-    assert result.name is not None, "it was just looked up"
+    """Refuse unless the client may delete; the name of an id is sent only if it may see it."""
+    assert result.name is not None, "set by the lookup"
     if by_id and not call.may_topic(Operation.DESCRIBE, result.name):
         result.name = None
-        raise InvalidRequest(ErrorCode.NOT_AUTHORIZED, "the topic may not be deleted")
+        raise InvalidRequest(ErrorCode.NOT_AUTHORIZED, "not allowed to delete the topic")
     call.need_topic(Operation.DELETE, result.name)
 
 
@@ -205,7 +207,7 @@ def _name_of(call: Call, name: str | None, topic_id: bytes) -> str:
         return name
     topic = call.broker.topics.by_id(TopicId(topic_id))
     if topic is None:
-        raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with that id")
+        raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     return topic.name
 
 
@@ -215,7 +217,7 @@ def _name_of(call: Call, name: str | None, topic_id: bytes) -> str:
 async def create_partitions(
     call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Let topics grow."""
+    """Add partitions to topics."""
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
     results = await gather(
@@ -235,7 +237,9 @@ async def _grow(
         assignments = [entry.broker_ids for entry in asked.assignments]
     try:
         if named_twice:
-            raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the request names it more than once")
+            raise InvalidRequest(
+                ErrorCode.INVALID_REQUEST, "the request names the topic more than once"
+            )
         call.need_topic(Operation.ALTER, asked.name)
         topic = call.broker.topics.by_name(asked.name)
         count = 0 if topic is None or validate_only else max(0, asked.count - len(topic.streams))
@@ -252,7 +256,7 @@ async def _grow(
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Let partitions start later."""
+    """Delete the records of partitions before an offset."""
     response = DeleteRecordsResponse(topics=[])
     for asked in request.topics:
         parts = await gather(*(_delete_before(call, asked.name, part) for part in asked.partitions))
@@ -269,9 +273,11 @@ async def _delete_before(
         topic = broker.topics.by_name(name)
         if topic is not None and topic.internal:
             raise InvalidRequest(
-                ErrorCode.POLICY_VIOLATION, "only the node itself empties this topic", subject=name
+                ErrorCode.POLICY_VIOLATION,
+                "records of an internal topic cannot be deleted",
+                subject=name,
             )
-        # Readers of a compacted topic rely on finding the last record of every key.
+        # Readers of a compacted topic rely on the last record of every key.
         if topic is not None and not broker.topics.configs.settings_of(topic).delete:
             raise InvalidRequest(
                 ErrorCode.POLICY_VIOLATION, "the topic's cleanup policy is not delete", subject=name

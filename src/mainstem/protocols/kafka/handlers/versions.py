@@ -1,4 +1,4 @@
-"""ApiVersions: exactly what is served is advertised, and at which levels features are."""
+"""ApiVersions: advertises the served APIs and the levels of features."""
 
 from collections.abc import Mapping
 
@@ -47,14 +47,14 @@ def api_versions(served: Mapping[int, ApiHandler]) -> Handler:
                     name=name, min_version=feature.lowest, max_version=feature.highest
                 )
                 for name, feature in FEATURES.items()
-                # Older clients take a feature that may be off for a malformed one (KIP-1022).
+                # Older clients reject a feature whose minimum level is 0 (KIP-1022).
                 if feature.lowest or call.version >= _FIRST_WITH_ZERO
             ],
             finalized_features_epoch=cluster.features_epoch(),
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
                 for name in FEATURES
-                # A feature at level 0 is off, and what is off is not listed.
+                # A feature at level 0 is disabled and not listed.
                 if (level := cluster.level(name))
             ],
         )

@@ -1,7 +1,7 @@
-"""Acknowledgements of a connection's messages, in the order in which the messages came.
+"""Acknowledgements of a connection's messages, sent in the order in which the messages arrived.
 
-Pure: a slot is reserved when a message arrives and filled when it is stored. What is filled goes
-out as soon as everything before it has.
+Pure: a slot is reserved when a message arrives and filled when it is stored. A filled slot is sent
+as soon as all slots before it are sent.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from mainstem.wire.mqtt.packets import Ack
 
 
 class Slot:
-    """The place of one acknowledgement."""
+    """The position of one acknowledgement in the order."""
 
     __slots__ = ("ack",)
 
@@ -30,13 +30,13 @@ class Answers:
         return len(self._slots)
 
     def reserve(self) -> Slot:
-        """A place behind all others."""
+        """Reserve a slot behind all others."""
         slot = Slot()
         self._slots.append(slot)
         return slot
 
     def fill(self, slot: Slot, ack: Ack) -> None:
-        """An acknowledgement is known; send it, and those behind it, if it is their turn."""
+        """Fill a slot; send it, and filled slots behind it, if it is the first."""
         slot.ack = ack
         slots = self._slots
         while slots and (ready := slots[0].ack) is not None:
@@ -44,5 +44,5 @@ class Answers:
             self._send(ready)
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Discard all slots: the connection is closed."""
         self._slots.clear()

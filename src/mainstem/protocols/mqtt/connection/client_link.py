@@ -1,4 +1,4 @@
-"""The way out to one client: what its session sees of the connection."""
+"""The connection to one client, as its session sees it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from mainstem.telemetry.metrics import Metrics
 
 RETRY_MS: Final = 20
-_GRACE: Final = 1.5  # of the keep-alive time, as the standard asks
+_GRACE: Final = 1.5  # times the keep-alive time, as the standard requires
 
 
 class MqttWire(Protocol):
-    """The connection itself."""
+    """The connection under the link."""
 
     def disconnect(self, reason: int, cause: str = "") -> None:
-        """End it, with a reason where the version has one."""
+        """Close the connection, with a reason code in version 5."""
         ...
 
     def charge(self, kind: str, amount: int) -> None:
-        """Count what the client takes of a limited good."""
+        """Charge the client's usage to a quota."""
         ...
 
 
@@ -51,19 +51,19 @@ class ClientLink:
         self._silence_s = 0.0
         self.window = 0
         self.received_s = 0.0
-        self.until_ms: int | None = None  # what a token granted ends then
+        self.until_ms: int | None = None  # when a token login expires
         self.metrics: Metrics | None = None
         self.now_ms: Callable[[], int] = int
 
     def agree(self, *, window: int, keep_alive_s: int, received_s: float) -> None:
-        """What CONNECT and CONNACK have settled."""
+        """Set the values negotiated by CONNECT and CONNACK."""
         self.window = window
         self._silence_s = keep_alive_s * _GRACE
         self.received_s = received_s
 
     @property
     def has_space(self) -> bool:
-        """Whether more may be sent now; if not, the session is asked again a little later."""
+        """Whether more may be sent now; if not, the session is drained again a little later."""
         if self._unsent_bytes() <= UNSENT_BYTES_HIGH:
             return True
         if not self._retries:
@@ -80,11 +80,11 @@ class ClientLink:
                 lender.drain()
 
     def may_read(self, topic: str) -> bool:
-        """Whether the client has the right to see that topic."""
+        """Whether the client may read that topic."""
         return self._permissions.may_read(topic)
 
     def send_message(self, sending: OutgoingMessage) -> bool:
-        """Send a PUBLISH; False where it is larger than the client takes."""
+        """Send a PUBLISH; False if it is larger than the client accepts."""
         if self.metrics is not None:
             self.metrics.messages_out += 1
         self._wire.charge(FETCH_BYTES, len(sending.incoming.payload))
@@ -95,23 +95,23 @@ class ClientLink:
         self._out.put(Ack(Kind.PUBREL, packet_id))
 
     def give_up(self) -> None:
-        """End the connection: something that the client relies on failed."""
+        """Close the connection, because a state that the client relies on could not be stored."""
         self._wire.disconnect(Reason.UNSPECIFIED)
 
     def taken_over(self) -> None:
-        """Another connection takes the session."""
+        """Close the connection, because another one took over the session."""
         self._wire.disconnect(Reason.SESSION_TAKEN_OVER)
 
     def stopping(self) -> None:
-        """The node stops."""
+        """Close the connection, because the node stops."""
         self._wire.disconnect(Reason.SERVER_SHUTTING_DOWN)
 
     def moved(self) -> None:
-        """Another node has the session."""
+        """Close the connection, because another node serves the session."""
         self._wire.disconnect(Reason.USE_ANOTHER_SERVER)
 
     def tick(self, now_s: float) -> None:
-        """Time has passed: a client that is silent for too long is gone."""
+        """Close the connection if the client was silent for too long or its login has expired."""
         if self._silence_s and now_s - self.received_s > self._silence_s:
             self._wire.disconnect(Reason.KEEP_ALIVE_TIMEOUT)
         elif self.until_ms is not None and self.now_ms() >= self.until_ms:

@@ -1,4 +1,4 @@
-"""How a client comes in: its login, its session, and the answer to CONNECT."""
+"""The connection setup of a client: login, session, and the answer to CONNECT."""
 
 import asyncio
 import secrets
@@ -31,7 +31,7 @@ RECALL_PAUSE_S: Final = 0.02
 
 
 class ConnectHandshake:
-    """One CONNECT on its way."""
+    """The handling of one CONNECT."""
 
     def __init__(
         self, hub: MqttHub, entrance: MqttListenerPolicy, connect: Connect, address: str
@@ -45,25 +45,25 @@ class ConnectHandshake:
 
     @property
     def keep_alive_s(self) -> int:
-        """How long the client may be silent; 0: for ever."""
+        """How long the client may be silent, in seconds; 0: without limit."""
         asked, most = self.connect.keep_alive_s, self._hub.settings.keep_alive_max_s
         return min(asked or most, most) if most else asked
 
     @property
     def window(self) -> int:
-        """How many messages the client may be sent ahead of its acknowledgements."""
+        """How many messages may be sent to the client without acknowledgement."""
         most = self._hub.settings.window_max
         return min(int(self.connect.properties.get("receive_maximum", most)), most)
 
     def agree(self, out: MqttOutgoing) -> None:
-        """Let what is sent be what the client takes."""
+        """Apply the client's limits to outgoing packets."""
         properties = self.connect.properties
         out.packet_bytes_max = properties.get("maximum_packet_size")
         aliases_max = self._hub.settings.topic_aliases_max
         out.aliases_max = min(properties.get("topic_alias_maximum", 0), aliases_max)
 
     async def begin(self, tls: Any) -> Auth | MqttIdentity:
-        """Take the first step: who is it, or what is he to answer?
+        """Start the login: returns the client's identity, or the first challenge.
 
         Raises:
             InvalidRequest: the login failed.
@@ -75,30 +75,32 @@ class ConnectHandshake:
         if method is None:
             return await self._entrance.receive(self.connect, self._address, tls)
         if method not in self._entrance.mechanisms:
-            raise InvalidRequest(ErrorCode.UNSUPPORTED_MECHANISM, f"{method[:40]!r} is not served")
+            raise InvalidRequest(
+                ErrorCode.UNSUPPORTED_MECHANISM, f"{method[:40]!r} is not supported"
+            )
         self._exchange = self._entrance.security.logins.begin(method, self._address)
         return await self._step(self.connect.properties.get(DATA, b""))
 
     async def _recall(self) -> None:
-        """Find what was in flight to this client before a restart."""
+        """Read the messages that were in flight to this client before a restart."""
         for _ in range(RECALLS_MAX):
             session = self._hub.registry.sessions.get(self.connect.client_id)
             if session is None or session.recall():
                 return
             await asyncio.sleep(RECALL_PAUSE_S)
-        raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "what was in flight cannot be read now")
+        raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "messages in flight cannot be read now")
 
     async def go_on(self, packet: Auth) -> Auth | MqttIdentity:
-        """Take the next step of a login.
+        """Continue the login with the client's response.
 
         Raises:
             InvalidRequest: the login failed.
         """
         properties = packet.properties
         if self._exchange is None or packet.reason != Reason.CONTINUE_AUTHENTICATION:
-            raise Violation("AUTH where nothing was asked")
+            raise Violation("unexpected AUTH")
         if properties.get(METHOD) != self.connect.properties[METHOD]:
-            raise Violation("AUTH with another method")
+            raise Violation("AUTH with a different authentication method")
         return await self._step(properties.get(DATA, b""))
 
     async def _step(self, data: bytes) -> Auth | MqttIdentity:
@@ -113,17 +115,17 @@ class ConnectHandshake:
     def join(
         self, client: MqttIdentity, permissions: MqttPermissions
     ) -> tuple[ClientSession, Connack]:
-        """Let the client in: its session, and what it is told.
+        """Open the client's session and create the CONNACK.
 
         Raises:
-            InvalidRequest: the session is somebody else's, or the will may not be published.
+            InvalidRequest: the session belongs to another user, or the will may not be published.
         """
         connect, hub = self.connect, self._hub
         permissions.are_now(client.rights)
         will = connect.will
         if will is not None and not permissions.may_write(will.topic):
             raise InvalidRequest(
-                ErrorCode.NOT_AUTHORIZED, "no right to publish the will", subject=will.topic
+                ErrorCode.NOT_AUTHORIZED, "not allowed to publish the will", subject=will.topic
             )
         client_id = connect.client_id or f"auto-{secrets.token_hex(12)}"
         expiry_s = self._expiry_s()
@@ -142,7 +144,7 @@ class ConnectHandshake:
         if len(connect.client_id) > CLIENT_ID_LENGTH_MAX:
             raise Violation("the client id is too long", Reason.CLIENT_ID_NOT_VALID)
         if not connect.client_id and not connect.clean_start and connect.version < V5:
-            raise Violation("a session to be kept needs a client id", Reason.CLIENT_ID_NOT_VALID)
+            raise Violation("a persistent session needs a client id", Reason.CLIENT_ID_NOT_VALID)
 
     def _expiry_s(self) -> int:
         connect = self.connect
@@ -153,7 +155,7 @@ class ConnectHandshake:
         return min(asked, self._hub.settings.session_expiry_max_s)
 
     def _connack_properties(self, client_id: str, expiry_s: int) -> Properties:
-        """What CONNACK of version 5 says; 3.1.1 leaves it out."""
+        """The properties of CONNACK in version 5; 3.1.1 has none."""
         connect, settings = self.connect, self._hub.settings
         if connect.version < V5:
             return {}

@@ -1,7 +1,7 @@
-"""What one client publishes: stored, then acknowledged, in the order in which it came.
+"""Messages that one client publishes: stored, then acknowledged, in order of arrival.
 
 QoS 1   PUBLISH ─▶ committed ─▶ PUBACK
-QoS 2   PUBLISH ─▶ committed, its number remembered ─▶ PUBREC · PUBREL ─▶ forgotten ─▶ PUBCOMP
+QoS 2   PUBLISH ─▶ committed, packet id stored ─▶ PUBREC · PUBREL ─▶ id removed ─▶ PUBCOMP
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from mainstem.wire.mqtt.primitives import Violation
 from mainstem.wire.mqtt.properties import SUBSCRIPTION_IDS
 from mainstem.wire.mqtt.reasons import REFUSED, Reason
 
-# Somebody else writes now, or nobody knows whether it was stored: no "no" and no "yes".
+# The writer changed, or it is unknown whether the message was stored: neither ack nor refusal.
 _UNSURE: Final = frozenset(
     {
         ErrorCode.NOT_WRITER,
@@ -35,10 +35,10 @@ _UNSURE: Final = frozenset(
 
 
 class InboundConnection(Protocol):
-    """The connection that messages come by."""
+    """The connection that messages arrive on."""
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         ...
 
     def resume(self) -> None:
@@ -46,7 +46,7 @@ class InboundConnection(Protocol):
         ...
 
     def shut(self) -> None:
-        """End the connection without a word."""
+        """Close the connection without a reason code."""
         ...
 
 
@@ -68,20 +68,20 @@ class InboundMessages:
         self._connection = connection
         self._is_new = out.version >= V5
         self._answers = Answers(out.put)
-        self._pending = 0  # of QoS 1; those of QoS 2 are counted by their numbers
+        self._pending = 0  # of QoS 1; those of QoS 2 are counted by their packet ids
         self._topics_by_alias: dict[int, str] = {}
         self._is_over = False
 
     def close(self) -> None:
-        """Nobody waits for answers any more."""
+        """Discard pending acknowledgements: the connection is closed."""
         self._is_over = True
         self._answers.clear()
 
     def publish(self, packet: Publish) -> None:
-        """PUBLISH.
+        """Handle PUBLISH.
 
         Raises:
-            Violation: it breaks a rule.
+            Violation: the packet violates the protocol.
         """
         if "topic_alias" in packet.properties:
             packet = self._without_alias(packet)
@@ -93,12 +93,12 @@ class InboundMessages:
         elif may:
             self._hub.publish(packet, self._session.client_id, None)
         elif self._is_new:
-            raise Violation(f"no right to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
+            raise Violation(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
 
     def _publish_acknowledged(self, packet: Publish, *, may: bool) -> None:
         session = self._session
-        # Those of QoS 2 count until they are released. A client that releases them before it is
-        # answered is held to the same number.
+        # Messages of QoS 2 count until they are released. For a client that releases them before
+        # the answer, the same limit applies to unstored messages.
         exchanges = max(len(session.received) + len(session.unstored), len(session.arriving))
         unanswered = self._pending + exchanges
         if unanswered >= self._hub.settings.receive_max:
@@ -119,10 +119,10 @@ class InboundMessages:
             self._hub.publish(packet, session.client_id, settled)
 
     def _publish_once(self, packet: Publish, settled: Settled) -> None:
-        """That a message of QoS 2 was received is remembered together with the message.
+        """Store a message of QoS 2 together with its packet id.
 
-        A node alone writes both in one turn, the message first. In a cluster they may be written by
-        two nodes: the number waits until the message is stored, so that it is never lost.
+        A single node writes both in one turn, the message first. In a cluster two nodes may write
+        them: the id is stored after the message, so that the message is never lost.
         """
         session, number = self._session, packet.packet_id
         arrival = session.arriving[number] = Arrival([settled])
@@ -151,11 +151,11 @@ class InboundMessages:
             self._remember(number, arrival)
 
     def _arrives_again(self, number: int, settled: Settled) -> None:
-        """Sent again on another connection, before it was there."""
+        """Handle a message that is sent again on another connection, before it was stored."""
         arrival = self._session.arriving[number]
         arrival.waiting.append(settled)
         if number in self._session.received and not arrival.is_remembered:
-            # Nobody hears of a session that could not be kept, as on a full disk: it is kept now.
+            # A failed write of the session, as on a full disk, is not reported: repeat it now.
             self._remember(number, arrival)
 
     def _remember(self, number: int, arrival: Arrival) -> None:
@@ -176,7 +176,7 @@ class InboundMessages:
                 each(error)
 
     def _without_alias(self, packet: Publish) -> Publish:
-        """The message with its topic in place of the alias."""
+        """The message with its topic instead of the alias."""
         properties = dict(packet.properties)
         alias = properties.pop("topic_alias")
         if not 1 <= alias <= self._hub.settings.topic_aliases_max:
@@ -184,25 +184,25 @@ class InboundMessages:
         if packet.topic:
             self._topics_by_alias[alias] = packet.topic
         elif alias not in self._topics_by_alias:
-            raise Violation(f"topic alias {alias} stands for nothing", Reason.TOPIC_ALIAS_INVALID)
+            raise Violation(f"topic alias {alias} is not defined", Reason.TOPIC_ALIAS_INVALID)
         return replace(packet, topic=self._topics_by_alias[alias], properties=properties)
 
     def _slow_down(self, packet: Publish) -> None:
-        """More is unanswered than was agreed upon; 3.1.1 agrees upon nothing, and is made wait."""
+        """Enforce receive-maximum; 3.1.1 has none, so reading is paused instead."""
         number = packet.packet_id
         if number in self._session.received or number in self._session.arriving:
             return
         if self._is_new:
-            raise Violation("more messages than receive-maximum", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+            raise Violation("receive-maximum exceeded", Reason.RECEIVE_MAXIMUM_EXCEEDED)
         self._connection.pause()
 
     def _stored(self, slot: Slot, ack: Ack, error: MainstemError | None) -> None:
-        """A message is committed, or is not."""
+        """Acknowledge a committed message, or refuse it."""
         self._pending -= ack.kind is Kind.PUBACK
         if self._is_over:
             return
         if error is not None and error.code in _UNSURE:
-            # It can be sent again, and who has sent it does so on a new connection.
+            # The client reconnects and sends the message again.
             self._connection.shut()
             return
         if error is not None:
@@ -216,11 +216,11 @@ class InboundMessages:
         if self._is_new:
             self._answers.fill(slot, ack)
         else:
-            # 3.1.1 cannot say no, and must not be told yes.
+            # 3.1.1 has no negative acknowledgement, and a positive one would be wrong.
             self._connection.shut()
 
     def acknowledge(self, packet: Ack) -> None:
-        """PUBACK, PUBREC, PUBREL and PUBCOMP."""
+        """Handle PUBACK, PUBREC, PUBREL and PUBCOMP."""
         number, session = packet.packet_id, self._session
         if packet.kind is Kind.PUBREL:
             self._release(number)
@@ -232,7 +232,7 @@ class InboundMessages:
             self._out.put(Ack(Kind.PUBREL, number, Reason.PACKET_ID_NOT_FOUND))
 
     def _release(self, number: int) -> None:
-        """PUBREL: the exchange of a message of QoS 2 is over."""
+        """Handle PUBREL, the end of the exchange of a QoS 2 message."""
         session = self._session
         if number not in session.received:
             self._out.put(Ack(Kind.PUBCOMP, number, Reason.PACKET_ID_NOT_FOUND))
@@ -240,7 +240,7 @@ class InboundMessages:
         session.received.discard(number)
         answer = partial(self._out.put, Ack(Kind.PUBCOMP, number))
         if session.is_durable:
-            # The number may be used again after the answer: it must be forgotten for good.
+            # The client may reuse the id after PUBCOMP, so its removal must be durable first.
             self._hub.save(session, answer)
         else:
             answer()

@@ -1,4 +1,4 @@
-"""MQTT sessions on real connections: what takes time runs as tasks of the node's loop."""
+"""MQTT sessions on sockets: asynchronous work runs as tasks of the node's event loop."""
 
 from typing import Final
 
@@ -8,12 +8,12 @@ from mainstem.protocols.loop_driver import LoopRunner
 from mainstem.protocols.mqtt.connection.session import MqttPeer, MqttService, MqttSession
 from mainstem.wire.mqtt.primitives import Malformed
 
-# A client's silence is its own affair: keep-alive is agreed upon, or there is none.
+# The listener does not limit silence: the session enforces the keep-alive time, if there is one.
 IDLE_MS: Final = 10 * 365 * 24 * 3600 * 1000
 
 
 def mqtt_runner() -> LoopRunner:
-    """Make the runner that all MQTT sessions of a node share."""
+    """Create the runner that all MQTT sessions of a node share."""
     return LoopRunner("an MQTT login", (MainstemError, Malformed))
 
 
@@ -23,7 +23,7 @@ def mqtt_listener(
     connections_max: int,
     buffers: Buffers,
 ) -> Listener:
-    """The listener whose connections speak MQTT."""
+    """Create the listener for MQTT connections."""
 
     def make_session(connection: Connection) -> MqttSession:
         peer = MqttPeer(connection.peer[0], connection.tls_object)

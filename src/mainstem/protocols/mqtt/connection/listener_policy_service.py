@@ -1,4 +1,4 @@
-"""What an MQTT listener asks of its clients, and who they are when they come in."""
+"""The login policy of an MQTT listener, and the identities of its clients."""
 
 from typing import Any, Final
 
@@ -11,22 +11,22 @@ from mainstem.security.authentication.tls_transport import certificate_identity
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.mqtt.packets import Connect
 
-BEARER: Final = "token"  # the name under which a password is a bearer token
+BEARER: Final = "token"  # the user name with which the password is a bearer token
 
 
 class MqttIdentity(Struct, frozen=True):
-    """Who a client is, and what it may do."""
+    """The identity and permissions of a client."""
 
     identity: Identity
     rights: Rights
 
 
 class MqttListenerPolicy(Struct, frozen=True, kw_only=True):
-    """One listener's rules.
+    """The login policy of one listener.
 
-    ``login``: nobody comes in without showing who he is. ``names`` turns client certificates into
-    users; ``trusted`` lets whoever shows nothing do everything: the listener belongs to the
-    operator. ``mechanisms``: what clients of version 5 may log in with, step by step.
+    ``login``: clients have to authenticate. ``names`` maps client certificates to users;
+    ``trusted`` grants all permissions to clients that do not authenticate: the listener belongs to
+    the operator. ``mechanisms``: the SASL mechanisms offered to clients of version 5.
     """
 
     security: Security
@@ -37,29 +37,29 @@ class MqttListenerPolicy(Struct, frozen=True, kw_only=True):
     connections_per_minute: int | None = None
 
     def refuses(self, address: str) -> bool:
-        """Whether an address connects too often."""
+        """Whether connections from an address exceed their rate limit."""
         return self.security.quotas.connection_refused(address, self.connections_per_minute)
 
     async def receive(self, connect: Connect, address: str, tls: Any) -> MqttIdentity:
-        """Find out who a client is.
+        """Authenticate a client.
 
         Raises:
-            InvalidRequest: the login failed, or there was none.
+            InvalidRequest: the login failed, or is missing.
         """
         identity = await self._identity(connect, address, tls)
         if identity is None and self.login:
-            raise InvalidRequest(ErrorCode.AUTHENTICATION_FAILED, "a login is asked for here")
+            raise InvalidRequest(ErrorCode.AUTHENTICATION_FAILED, "authentication is required")
         return self.identify(identity, address)
 
     def identify(self, identity: Identity | None, address: str) -> MqttIdentity:
-        """Somebody who has shown who he is, or nobody in particular."""
+        """The identity and permissions of an authenticated or anonymous client."""
         known = identity or NOBODY
         trusted = self.trusted and identity is None
         return MqttIdentity(known, self.security.rights(known, address, trusted=trusted))
 
     async def _identity(self, connect: Connect, address: str, tls: Any) -> Identity | None:
         logins = self.security.logins
-        # Where nobody has to log in and nobody could, a name is a mere decoration.
+        # Without required login and without users, a user name is ignored.
         if connect.username is not None and (self.login or self.security.users.all()):
             try:
                 password = (connect.password or b"").decode()

@@ -1,7 +1,7 @@
-"""Packets of one MQTT connection on their way out.
+"""Outgoing packets of one MQTT connection.
 
-Messages are written with what the client allows: aliases for topics, a largest size. The bytes of
-a message of QoS 0 are the same for many receivers and are made once.
+Messages are encoded within the client's limits: topic aliases, maximum packet size. A message of
+QoS 0 is encoded once for all receivers whose bytes are the same.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ GATHERED_BYTES_MAX: Final = 256 * KIB
 
 
 class MqttOutgoing:
-    """Writes packets into the batch that leaves at the end of the turn."""
+    """Writes packets into the batch that is sent at the end of the turn."""
 
     def __init__(self, batch: SendBatch) -> None:
         self._batch = batch
@@ -36,9 +36,9 @@ class MqttOutgoing:
         self._batch.write(encode(packet, self.version))
 
     def put_message(self, sending: OutgoingMessage, now_ms: Callable[[], int]) -> bool:
-        """Send a message; False where it is larger than the client takes."""
+        """Send a message; False if it is larger than the client accepts."""
         incoming = sending.incoming
-        # A receiver of QoS 0 without anything of its own gets what every such receiver gets.
+        # All receivers of QoS 0 without individual properties get the same bytes.
         is_plain = not (sending.qos or sending.identifiers or self.aliases_max)
         key = (self.version >= V5, sending.retain)
         data = incoming.wire.get(key) if is_plain else None
@@ -51,8 +51,8 @@ class MqttOutgoing:
             return False
         batch = self._batch
         if batch.waiting_bytes + size > GATHERED_BYTES_MAX:
-            # The socket may take this much now; and a large message, which many receivers share, is
-            # not copied into one piece with others.
+            # The socket may accept this much now; and a large message that many receivers share is
+            # not copied into one buffer with others.
             batch.flush()
         batch.write(data)
         return True
@@ -84,7 +84,7 @@ class MqttOutgoing:
         alias = self._aliases.get(topic)
         if alias is not None:
             return "", {**properties, "topic_alias": alias}
-        # An alias that goes with a packet too large to be sent would never reach the client.
+        # An alias in a packet that is too large to be sent would never reach the client.
         if len(self._aliases) >= self.aliases_max or self.packet_bytes_max is not None:
             return topic, properties
         alias = self._aliases[topic] = len(self._aliases) + 1

@@ -1,7 +1,7 @@
-"""What one MQTT client may publish and see.
+"""Permissions of one MQTT client: topics it may publish to and receive from.
 
-Rules are about topics of the log. Whoever may write ``mqtt`` may publish anything that goes there;
-a rule about ``mqtt/sensors/`` (literal or prefixed) allows just those MQTT topics.
+Access rules refer to topics of the log. A user with ``Write`` on ``mqtt`` may publish to all MQTT
+topics stored there; a rule on ``mqtt/sensors/`` (literal or prefixed) allows only those.
 """
 
 from typing import Final
@@ -17,19 +17,19 @@ DECISIONS_MAX: Final = 10_000
 
 
 class MqttPermissions:
-    """Checks what one MQTT client may publish and receive.
+    """Checks which topics one MQTT client may publish to and receive from.
 
-    Answers are remembered until a rule changes.
+    Decisions are cached until a rule changes.
     """
 
     def __init__(self, settings: MqttSettings) -> None:
         self._settings = settings
         self._rights: Rights = AllRights()
         self._cache = PermissionCache(self._rights, self._decide, DECISIONS_MAX)
-        self.is_free = True  # nothing need be asked
+        self.is_free = True  # every operation is allowed
 
     def are_now(self, rights: Rights) -> None:
-        """A login went well."""
+        """Set the permissions after a successful login."""
         self._rights = rights
         self._cache = PermissionCache(rights, self._decide, DECISIONS_MAX)
         self.is_free = isinstance(rights, AllRights)
@@ -39,11 +39,11 @@ class MqttPermissions:
         return self.is_free or self._cache.may((Operation.WRITE, topic))
 
     def may_read(self, topic: str) -> bool:
-        """Whether the client may see messages of an MQTT topic."""
+        """Whether the client may receive messages of an MQTT topic."""
         return self.is_free or self._cache.may((Operation.READ, topic))
 
     def may_subscribe(self, text: str) -> bool:
-        """Whether a filter makes sense to the client; each message is asked about as well."""
+        """Whether the client may subscribe to a filter; each message is checked as well."""
         if self.is_free:
             return True
         shared = shared_filter(text)

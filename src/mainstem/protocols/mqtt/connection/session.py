@@ -1,9 +1,9 @@
 """One MQTT connection: packets in, acknowledgements and messages out.
 
-    CONNECT ─▶ who is it? (login) ─▶ CONNACK ─▶ PUBLISH, SUBSCRIBE, … ─▶ DISCONNECT
+    CONNECT ─▶ login ─▶ CONNACK ─▶ PUBLISH, SUBSCRIBE, … ─▶ DISCONNECT
 
-Pure: whatever takes time is handed to the runner. What arrives while a login is looked at waits. A
-packet that breaks a rule ends the connection, with a reason where the version has one.
+Pure: asynchronous work is passed to the runner. Packets that arrive during a login are buffered. A
+protocol violation closes the connection, with a reason code in version 5.
 """
 
 from collections import deque
@@ -53,13 +53,13 @@ from mainstem.wire.mqtt.reasons import Reason
 FIRST_PACKET_BYTES_MAX: Final = 256 * KIB
 PACKETS_AHEAD_MAX: Final = 1_000
 _CONNECT: Final = 0x10  # the first byte of every connection
-# Why nothing is read for now.
+# Reasons to pause reading.
 _LOGIN: Final = "login"
 _UNSTORED: Final = "unstored"
 
 
 class MqttService(Struct, frozen=True):
-    """What all MQTT sessions of a listener share."""
+    """State that all MQTT sessions of a listener share."""
 
     hub: MqttHub
     entrance: MqttListenerPolicy
@@ -68,14 +68,14 @@ class MqttService(Struct, frozen=True):
 
 
 class MqttPeer(Struct, frozen=True):
-    """The other end of a connection."""
+    """The remote end of a connection."""
 
     address: str
     tls: Any = None
 
 
 class _Client(Struct, frozen=True):
-    """Somebody who has been let in."""
+    """A client whose login is complete."""
 
     session: ClientSession
     link: ClientLink
@@ -104,13 +104,13 @@ class MqttSession:
 
     @property
     def is_in(self) -> bool:
-        """Whether the client has been let in."""
+        """Whether the login is complete."""
         return self._client is not None
 
     # Bytes
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        """Serve the whole packets in ``buf[start:until]``; how far, and what the next one needs."""
+        """Serve whole packets in ``buf[start:until]``; returns their end and the next size."""
         if self._client is not None:
             self._client.link.received_s = self._hub.now_s()
             self.charge(PRODUCE_BYTES, until - start)
@@ -136,7 +136,7 @@ class MqttSession:
         return start, until - start + 1
 
     def closed(self) -> None:
-        """The connection is gone without a word."""
+        """Clean up after a connection that was lost without DISCONNECT."""
         self._end(graceful=False)
 
     def _check_size(self, size: int) -> None:
@@ -144,12 +144,12 @@ class MqttSession:
         if self._client is None:
             most = min(most, FIRST_PACKET_BYTES_MAX)
         if size > most:
-            raise Violation(f"a packet of {size} bytes", Reason.PACKET_TOO_LARGE)
+            raise Violation(f"a packet of {size} bytes is too large", Reason.PACKET_TOO_LARGE)
 
     def _frame(self, first: int, body: bytes) -> None:
         if self._stop_work is not None:
             if len(self._later) >= PACKETS_AHEAD_MAX:
-                raise Violation("too much is sent ahead of a login")
+                raise Violation("too many packets before the login completed")
             self._later.append((first, body))
             self._backpressure.put(_LOGIN, is_on=True)
             return
@@ -172,9 +172,9 @@ class MqttSession:
             case Disconnect():
                 self._goodbye(client.session, packet)
             case _:
-                raise Violation(f"{type(packet).__name__} is not for a client to send now")
+                raise Violation(f"unexpected {type(packet).__name__}")
 
-    # Coming in
+    # Connecting
 
     def _introduce(self, packet: Packet) -> None:
         if isinstance(packet, Connect) and self._greeting is None:
@@ -190,7 +190,7 @@ class MqttSession:
         self._stop_work = self._service.runner.run(work, self._looked_at)
 
     def _looked_at(self, found: Auth | MqttIdentity | None, error: BaseException | None) -> None:
-        """A login has gone one step further, or is through."""
+        """Handle the result of a step of the login."""
         self._stop_work = None
         if self._is_over:
             return
@@ -241,7 +241,7 @@ class MqttSession:
             lender.drain()
 
     def _catch_up(self) -> None:
-        """Serve what arrived while a login was looked at."""
+        """Serve packets that arrived during the login."""
         try:
             while self._later and self._stop_work is None and not self._is_over:
                 first, body = self._later.popleft()
@@ -255,18 +255,18 @@ class MqttSession:
         self._out.flush()
 
     def _refuse(self, reason: int, cause: str) -> None:
-        """CONNACK with a reason, and the end."""
+        """Send a CONNACK with a reason code and close the connection."""
         properties = {"reason_string": cause[:200]} if cause and self._version >= V5 else {}
         self._out.put(Connack(reason, properties=properties))
         self.shut()
 
-    # Going
+    # Disconnecting
 
     def _goodbye(self, session: ClientSession, packet: Disconnect) -> None:
         expiry_s = packet.properties.get("session_expiry_interval")
         if expiry_s is not None:
             if expiry_s and not session.is_durable:
-                raise Violation("a session that was to end cannot live on")
+                raise Violation("a session with expiry 0 cannot be made persistent")
             session.expiry_s = min(expiry_s, self._hub.settings.session_expiry_max_s)
         self._end(graceful=packet.reason == Reason.SUCCESS)
         self._sender.close()
@@ -281,14 +281,14 @@ class MqttSession:
             raise ProtocolViolation(error.cause)
 
     def disconnect(self, reason: int, cause: str = "") -> None:
-        """End the connection, with a reason where the version has one."""
+        """Close the connection, with a reason code in version 5."""
         if not self._is_over:
             if self._version >= V5:
                 self._out.put(Disconnect(reason, {"reason_string": cause[:200]} if cause else {}))
             self.shut()
 
     def shut(self) -> None:
-        """End the connection; what was put before is sent."""
+        """Close the connection after queued packets are sent."""
         self._out.flush()
         self._end(graceful=False)
         self._sender.close()
@@ -310,15 +310,15 @@ class MqttSession:
                 self._hub.leave(client.session, greeting.connect.will, graceful=graceful)
 
     def pause(self) -> None:
-        """Read no more until ``resume``: too much is not stored yet."""
+        """Stop reading until ``resume``: too many messages are not stored yet."""
         self._backpressure.put(_UNSTORED, is_on=True)
 
     def resume(self) -> None:
-        """Enough is stored to read on."""
+        """Resume reading."""
         self._backpressure.put(_UNSTORED, is_on=False)
 
     def charge(self, kind: str, amount: int) -> None:
-        """Let a client that takes more than it may wait, whatever it does."""
+        """Charge usage to the client's quota; stops reading while it is exceeded."""
         if self._meter is not None:
             wait_ms = self._meter.charge(kind, amount)
             if wait_ms:

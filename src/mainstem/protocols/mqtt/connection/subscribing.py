@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: each filter is judged by itself, and the answer names them all."""
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is checked by itself; the answer has a code for each."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from mainstem.wire.mqtt.topics import SHARE, is_subscribable
 
 
 class Subscribing:
-    """Changes of one session's subscriptions, answered once they are safe."""
+    """Changes the subscriptions of one session; answers once they are durable."""
 
     def __init__(
         self, hub: MqttHub, session: ClientSession, permissions: MqttPermissions, out: MqttOutgoing
@@ -25,7 +25,7 @@ class Subscribing:
         self._out = out
 
     def serve(self, packet: Subscribe | Unsubscribe) -> None:
-        """Carry a packet out."""
+        """Handle SUBSCRIBE or UNSUBSCRIBE."""
         if isinstance(packet, Subscribe):
             self._subscribe(packet)
         else:
@@ -37,7 +37,7 @@ class Subscribing:
         added: list[tuple[Subscription, bool]] = []
         for subscription in packet.subscriptions:
             if subscription.no_local and subscription.filter.startswith(SHARE):
-                raise Violation("a shared subscription cannot leave out one's own messages")
+                raise Violation("no-local is not allowed for a shared subscription")
             reason = self._judge(subscription)
             reasons.append(reason)
             if reason < REFUSED:

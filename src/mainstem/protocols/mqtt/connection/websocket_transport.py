@@ -1,12 +1,12 @@
-"""MQTT over WebSocket, on a connection that the HTTP listener hands over.
+"""MQTT over WebSocket, on a connection that the HTTP listener passes on.
 
-A web page may open a WebSocket to any address, this machine's own included, and no browser asks
-first: a page of another site is refused, and so is a name that is not this machine's where loopback
-stands for a login. MQTT packets are a stream of bytes; frames cut them anywhere.
+A web page may open a WebSocket to any address, including this machine's, without a preflight
+request: pages of another origin are refused, and so are foreign host names where loopback
+replaces a login. MQTT packets are a stream of bytes; frame boundaries are arbitrary.
 
-Where another node has the sessions, the connection is passed on to its HTTP listener as it came,
-from the request on. What came by TLS is open here, and nobody else could show our certificate: its
-client is told to use another server.
+If another node serves the sessions, the connection is forwarded to its HTTP listener, starting
+with the request. A TLS connection ends here and cannot be forwarded, because the other node does
+not have this node's certificate: its client gets the reason "use another server".
 """
 
 import asyncio
@@ -35,13 +35,13 @@ CLOSE_WAIT_MAX_S: Final = 2.0
 
 
 class ServerState(Protocol):
-    """Where the HTTP listener counts its connections."""
+    """Registers the open connections of the HTTP listener."""
 
     connections: set[Any]
 
 
 class MqttWebSocket(asyncio.Protocol):
-    """One client; the request that asks for the upgrade is the first that it is given."""
+    """One WebSocket client; the first bytes it receives are the upgrade request."""
 
     def __init__(self, service: MqttService, state: ServerState, relays: Relays | None) -> None:
         self._service = service
@@ -58,7 +58,7 @@ class MqttWebSocket(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The HTTP listener hands the connection over."""
+        """Take over the connection from the HTTP listener."""
         self.transport = cast("asyncio.Transport", transport)
         self._state.connections.add(self)
 
@@ -72,15 +72,15 @@ class MqttWebSocket(asyncio.Protocol):
             self._session.closed()
 
     def eof_received(self) -> bool:
-        """The peer sends no more; close."""
+        """Close the connection: the peer sends no more."""
         return False
 
     def shutdown(self) -> None:
-        """The HTTP listener stops."""
+        """Close the connection: the HTTP listener stops."""
         self._close(websocket.GOING_AWAY)
 
     def pause_writing(self) -> None:
-        """The client takes no more for now; a session asks for itself."""
+        """Pause a relay; a session checks ``unsent_bytes`` itself."""
         if self._relay is not None:
             self._relay.pause_writing()
 
@@ -90,7 +90,7 @@ class MqttWebSocket(asyncio.Protocol):
             self._relay.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """The request first, then frames."""
+        """Handle the request first, then frames."""
         if self._is_closing:
             return
         if self._relay is not None:
@@ -108,12 +108,12 @@ class MqttWebSocket(asyncio.Protocol):
             self._service.metrics.malformed_frames += 1
             self._close(error.code)
         except ProtocolViolation as reason:
-            log.warning("a WebSocket was closed: %s", reason)
+            log.warning("WebSocket closed: %s", reason)
             self._close(websocket.PROTOCOL_ERROR)
 
     def _take(self, opcode: int, payload: bytes) -> None:
         if self._is_closing:
-            return  # what came behind the end
+            return  # bytes after the close
         if opcode in (websocket.BINARY, websocket.CONTINUATION):
             self._feed(payload)
         elif opcode == websocket.PING:
@@ -121,7 +121,7 @@ class MqttWebSocket(asyncio.Protocol):
         elif opcode == websocket.CLOSE:
             self._close(websocket.NORMAL)
         elif opcode == websocket.TEXT:
-            raise WebSocketError(websocket.UNSUPPORTED_DATA, "MQTT is not text")
+            raise WebSocketError(websocket.UNSUPPORTED_DATA, "MQTT requires binary frames")
 
     def _feed(self, payload: bytes) -> None:
         assert self._session is not None
@@ -160,14 +160,14 @@ class MqttWebSocket(asyncio.Protocol):
         self._service.runner.later(timeout_ms, self._check_in)
 
     def _pass_on(self, request: bytes) -> bool:
-        """Let another node serve the client, if one does; asked once."""
+        """Forward the client to the node that serves the sessions, if it is another one; once."""
         relays, self._relays = self._relays, None
         is_open_here = self.transport.get_extra_info("ssl_object") is not None
         if relays is None or is_open_here or not relays.is_on_other_node():
             return False
 
         def stay() -> MqttWebSocket:
-            """The other node cannot be reached: this one says so."""
+            """Serve the client here, because the other node cannot be reached; it gets an error."""
             self._relay = None
             return self
 
@@ -188,11 +188,11 @@ class MqttWebSocket(asyncio.Protocol):
         if self._session is not None and not self._session.is_in:
             self.transport.abort()
 
-    # What the session asks for
+    # Requests of the session
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the peer has not taken yet."""
+        """Bytes that the peer has not accepted yet."""
         return self.transport.get_write_buffer_size()
 
     def send(self, chunks: Sequence[Chunk]) -> None:
@@ -202,7 +202,7 @@ class MqttWebSocket(asyncio.Protocol):
             self.transport.write(websocket.frame(websocket.BINARY, data))
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         if not self.transport.is_closing() and self.transport.is_reading():
             self.transport.pause_reading()
 
@@ -220,7 +220,7 @@ class MqttWebSocket(asyncio.Protocol):
             self._is_closing = True
             self.transport.write(websocket.close_frame(code))
             self.transport.close()
-            # A peer that takes nothing would hold the connection for ever.
+            # A peer that does not read would keep the connection open forever.
             loop = asyncio.get_running_loop()
             loop.call_later(CLOSE_WAIT_MAX_S, self.transport.abort)
 
@@ -228,7 +228,7 @@ class MqttWebSocket(asyncio.Protocol):
 def websocket_factory(
     service: MqttService, relays: Relays | None = None
 ) -> Callable[..., MqttWebSocket]:
-    """What the HTTP listener calls with a connection that asks for an upgrade."""
+    """Create the factory that the HTTP listener calls for upgrade requests."""
 
     def make(*, server_state: ServerState, **_unused: object) -> MqttWebSocket:
         return MqttWebSocket(service, server_state, relays)
@@ -237,7 +237,7 @@ def websocket_factory(
 
 
 def _parsed(request: bytes) -> tuple[str, dict[str, str]]:
-    """The path and the headers; of a name that stands twice, all values."""
+    """The path and the headers of a request; values of a repeated header are joined."""
     first, *lines = request.decode("latin-1").split("\r\n")
     headers: dict[str, str] = {}
     for line in lines:
@@ -251,7 +251,7 @@ def _parsed(request: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _refusal(path: str, headers: dict[str, str], *, is_trusted: bool) -> str:
-    """The status that an upgrade is refused with; none where it is not."""
+    """The status with which an upgrade is refused; empty if it is accepted."""
     if path != PATH:
         return "404 Not Found"
     host = headers.get("host", "")
@@ -264,7 +264,7 @@ def _refusal(path: str, headers: dict[str, str], *, is_trusted: bool) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Whether a name is this machine's own, which no page can get by its DNS."""
+    """Whether a host is localhost or an IP address, which DNS rebinding cannot forge."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or name.endswith(".localhost") or bool(ip_address(name))

@@ -1,1 +1,1 @@
-"""MQTT client sessions, shared subscriptions and wills, and how they survive restarts."""
+"""MQTT client sessions, shared subscriptions and wills, and their persistence over restarts."""

@@ -1,11 +1,11 @@
-"""What waits for one reader, as places in the log, and how far it has come.
+"""Messages that wait for one reader, as positions in the log, and the reader's progress.
 
     settled │ in flight … │ waiting 17 19 24 …  │ behind: from here on the log has to be read again
             └─ position of the image
 
-Pure. Messages stay in the log; here stand their offsets, for each stream in order. When too many
-wait, no more are noted: from that offset on the reader is *behind* and reads the log anew once it
-has caught up with what is noted. So nothing is lost and memory is bounded.
+Pure. Messages stay in the log; the backlog has their offsets, ordered per stream. When too many
+wait, no more are added: from that offset on the reader is *behind* and reads the log again once it
+has sent the waiting ones. So nothing is lost and memory is limited.
 """
 
 from bisect import insort
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 
 class ReadPending:
-    """What is asked for is there, but cannot be read now: ask again a little later."""
+    """The message exists but cannot be read now: read again a little later."""
 
 
 READ_PENDING: Final = ReadPending()
@@ -29,7 +29,7 @@ class StreamPosition(NamedTuple):
 
 
 class Backlog:
-    """The places that wait for one session or one group."""
+    """The positions that wait for one session or one group."""
 
     __slots__ = ("_count", "_limit", "_waiting", "behind", "floors")
 
@@ -38,17 +38,17 @@ class Backlog:
         self._waiting: dict[int, deque[int]] = {}
         self._count = 0
         self.behind: dict[int, int] = {}
-        self.floors: dict[int, int] = {}  # what lies below was offered before a restart
+        self.floors: dict[int, int] = {}  # offsets below were offered before a restart
 
     def __len__(self) -> int:
         return self._count
 
     def knows(self, place: StreamPosition) -> bool:
-        """Whether a place was offered before."""
+        """Whether a position was offered before."""
         return bool(self.floors) and place.offset < self.floors.get(place.stream, 0)
 
     def put(self, place: StreamPosition) -> None:
-        """One more waits."""
+        """Add a position."""
         stream, offset = place
         if stream in self.behind:
             return
@@ -62,7 +62,7 @@ class Backlog:
         self._count += 1
 
     def take(self) -> StreamPosition | None:
-        """The next one; those of one stream come in order."""
+        """Remove and return the next position; those of one stream are in order."""
         for stream, waiting in self._waiting.items():
             if waiting:
                 self._count -= 1
@@ -70,7 +70,7 @@ class Backlog:
         return None
 
     def give_back(self, place: StreamPosition) -> None:
-        """It was taken in vain: back to its place."""
+        """Put a position that was not used back in its order."""
         waiting = self._waiting.setdefault(place.stream, deque())
         self._count += 1
         if not waiting or place.offset < waiting[0]:
@@ -81,7 +81,7 @@ class Backlog:
         self._waiting[place.stream] = deque(ordered)
 
     def positions(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """For every stream the first offset that was not handed out; ``ends``: what was read."""
+        """For every stream the first offset not taken; ``ends``: how far the streams were read."""
         found = {}
         for stream, end in ends.items():
             waiting = self._waiting.get(stream)
@@ -92,7 +92,7 @@ class Backlog:
         return found
 
     def forget(self, stream: int) -> None:
-        """A stream is gone."""
+        """Remove a stream that no longer exists."""
         self._count -= len(self._waiting.pop(stream, ()))
         self.behind.pop(stream, None)
         self.floors.pop(stream, None)

@@ -1,6 +1,6 @@
-"""Readers that are behind: the log is read again for each, a piece at a time.
+"""Readers that are behind: reads the log again for each of them, in pieces.
 
-Where a piece is not here yet, because another node writes the stream, it is asked for once more a
+A piece that is not available yet, because another node writes the stream, is requested again a
 little later.
 """
 
@@ -13,7 +13,7 @@ from mainstem.protocols.mqtt.streams.tail import Tail
 
 
 class CatchUpReaders:
-    """Lets each read on once it has caught up with what it had noted."""
+    """Reads the log for readers that have sent their backlog."""
 
     def __init__(
         self,
@@ -28,13 +28,13 @@ class CatchUpReaders:
         self._again: dict[SessionReader, None] = {}
 
     def add(self, reader: SessionReader) -> None:
-        """Somebody has space again."""
+        """Continue for a reader that has space again."""
         if not self._waiting:
             self._soon(self._read_on)
         self._waiting[reader] = None
 
     def ask_again(self, reader: SessionReader) -> None:
-        """Something that somebody wants cannot be read now."""
+        """Drain a reader again later, because a message cannot be read now."""
         if not self._again:
             self._later(self._drain_again)
         self._again[reader] = None
@@ -54,7 +54,7 @@ class CatchUpReaders:
                 reader.drain()
 
     def _read_for(self, reader: SessionReader, number: int, offset: int) -> bool:
-        """Note one piece of a stream for somebody; False where it cannot be read now."""
+        """Add one piece of a stream to a reader's backlog; False if it cannot be read now."""
         stream = self._tail.streams.get(number)
         if stream is None:
             reader.backlog.forget(number)

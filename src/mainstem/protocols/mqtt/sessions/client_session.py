@@ -1,12 +1,12 @@
-"""One client's session: what outlives its connections.
+"""The session of one client: the state that is independent of its connections.
 
     tail ──offer──▶ ClientSession ──▶ link (the connection, while there is one)
                        │   ▲
                   backlog  in flight: PUBLISH ─▶ PUBACK            QoS 1
                                       PUBLISH ─▶ PUBREC ─▶ PUBREL ─▶ PUBCOMP   QoS 2
 
-Pure: it is told what happens, and calls its link and its context. Promises: a message of QoS 1 or 2
-is in flight or waits until its receiver has acknowledged it; those of one stream are sent in order;
+Pure: it handles events, and calls its link and its context. Guarantees: a message of QoS 1 or 2 is
+in flight or waits until its receiver has acknowledged it; those of one stream are sent in order;
 no more are in flight than the receiver allows.
 """
 
@@ -26,14 +26,14 @@ from mainstem.wire.mqtt.topics import SHARE, fits
 if TYPE_CHECKING:
     from mainstem.wire.mqtt.packets import Will
 
-Where = StreamPosition | str  # in the log, or a retained message by its topic
+Where = StreamPosition | str  # a position in the log, or the topic of a retained message
 RETAINED_WAITING_MAX = 100_000
 
 
 class SessionLink(Protocol):
     """A connection as its session sees it."""
 
-    window: int  # messages that may be in flight
+    window: int  # maximum number of messages in flight
 
     @property
     def has_space(self) -> bool:
@@ -41,11 +41,11 @@ class SessionLink(Protocol):
         ...
 
     def may_read(self, topic: str) -> bool:
-        """Whether the client has the right to see that topic."""
+        """Whether the client may read that topic."""
         ...
 
     def send_message(self, sending: "OutgoingMessage") -> bool:
-        """Send a PUBLISH; False where it is larger than the client takes."""
+        """Send a PUBLISH; False if it is larger than the client accepts."""
         ...
 
     def send_release(self, packet_id: int) -> None:
@@ -53,23 +53,23 @@ class SessionLink(Protocol):
         ...
 
     def give_up(self) -> None:
-        """End the connection: something that the client relies on failed."""
+        """Close the connection, because a state that the client relies on could not be stored."""
         ...
 
     def taken_over(self) -> None:
-        """Another connection takes the session."""
+        """Close the connection, because another one took over the session."""
         ...
 
 
 class SessionContext(Protocol):
-    """What a session asks of the node."""
+    """The operations of the node that a session uses."""
 
     def fetch(self, where: Where) -> Incoming | ReadPending | None:
-        """The message at a place; None where it is gone."""
+        """The message at a position; None if it no longer exists."""
         ...
 
     def ask_again(self, reader: "SessionReader") -> None:
-        """Let somebody drain a little later: what waits cannot be read now."""
+        """Drain a reader again a little later: a waiting message cannot be read now."""
         ...
 
     def now_ms(self) -> int:
@@ -77,29 +77,29 @@ class SessionContext(Protocol):
         ...
 
     def save(self, session: "ClientSession", then: Callable[[], None] | None = None) -> None:
-        """Keep the session's state; call ``then`` once that is committed."""
+        """Store the session's state; call ``then`` once that is committed."""
         ...
 
     def catch_up(self, reader: "SessionReader") -> None:
-        """Read the log again for somebody who is behind."""
+        """Read the log again for a reader that is behind."""
         ...
 
 
 class SessionReader(Protocol):
-    """Whom messages of the log are offered to."""
+    """A reader to which messages of the log are offered."""
 
     backlog: Backlog
 
     def offer(self, place: StreamPosition, incoming: Incoming, grants: Sequence[Granted]) -> None:
-        """A message that fits."""
+        """Offer a message that matches."""
         ...
 
     def grants_for(self, topic: str) -> Sequence[Granted]:
-        """The subscriptions that fit a topic."""
+        """The subscriptions that match a topic."""
         ...
 
     def drain(self) -> None:
-        """Send what waits, as far as there is space."""
+        """Send waiting messages, as far as there is space."""
         ...
 
 
@@ -107,20 +107,20 @@ class SharedMessageLender(Protocol):
     """A group that lent a message to one of its members."""
 
     def settled(self, place: StreamPosition) -> None:
-        """It is through with it."""
+        """Note that the member has finished with the message."""
         ...
 
     def returned(self, place: StreamPosition) -> None:
-        """It will not be."""
+        """Take the message back unacknowledged."""
         ...
 
     def drain(self) -> None:
-        """Somebody has space."""
+        """Send waiting messages: a member has space."""
         ...
 
 
 class OutgoingMessage:
-    """A message on its way to one receiver."""
+    """A message that is being sent to one receiver."""
 
     __slots__ = ("dup", "identifiers", "incoming", "packet_id", "qos", "retain")
 
@@ -147,14 +147,14 @@ class InFlightMessage:
 
 
 class InFlight(dict[int, InFlightMessage]):
-    """Messages without an acknowledgement, by the number that their receiver knows them by."""
+    """Messages without an acknowledgement, by packet id."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last = 0
 
     def add(self, flight: InFlightMessage) -> int:
-        """Give a message the next number that is free."""
+        """Add a message under the next free packet id."""
         number = self._last % WINDOW_MAX + 1
         while number in self:
             number = number % WINDOW_MAX + 1
@@ -169,9 +169,9 @@ class InFlight(dict[int, InFlightMessage]):
 
 @dataclass(slots=True)
 class Arrival:
-    """A message of QoS 2 on its way into the log, and who waits until it is there.
+    """A message of QoS 2 that is being stored, and the callbacks that wait for it.
 
-    It is there when both the message and the session that remembers its number are committed.
+    It is stored when both the message and the session with its packet id are committed.
     """
 
     waiting: list[Settled]
@@ -184,7 +184,7 @@ class ClientSession:
 
     def __init__(self, client_id: str, context: SessionContext, *, waiting_max: int) -> None:
         self.client_id = client_id
-        self._name = client_id.encode()  # as messages of its own have it
+        self._name = client_id.encode()  # as in the publisher header of its own messages
         self.owner = ""
         self.expiry_s = 0
         self.left_ms: int | None = None
@@ -212,7 +212,7 @@ class ClientSession:
         return link is not None and link.has_space and len(self.in_flight) < link.window
 
     def grants_for(self, topic: str) -> Sequence[Granted]:
-        """The session's own subscriptions that fit a topic."""
+        """The session's own subscriptions that match a topic."""
         return [
             granted
             for text, granted in self.subscriptions.items()
@@ -220,7 +220,7 @@ class ClientSession:
         ]
 
     def offer(self, place: StreamPosition, incoming: Incoming, grants: Sequence[Granted]) -> None:
-        """A message of the log that fits some subscriptions of this session."""
+        """Send or queue a message of the log that matches subscriptions of this session."""
         if self.backlog.knows(place):
             return
         grants = _matching(self._name, incoming, grants)
@@ -243,7 +243,7 @@ class ClientSession:
             self._send(place, incoming, qos, grants)
 
     def retained(self, found: Iterable[Incoming], granted: Granted) -> None:
-        """Messages that were kept under topics of a new subscription."""
+        """Send or queue the retained messages of a new subscription."""
         for incoming in found:
             own = incoming.publisher == self._name
             if own and granted.subscription.no_local:
@@ -263,7 +263,7 @@ class ClientSession:
         granted: Granted,
         lender: SharedMessageLender,
     ) -> bool:
-        """A message of a group of which this session is a member; False where it cannot take it."""
+        """Send a message of a shared subscription; False if this member cannot accept it."""
         link = self.link
         qos = min(incoming.qos, granted.subscription.qos)
         if (
@@ -278,7 +278,7 @@ class ClientSession:
         return True
 
     def recall(self) -> bool:
-        """Find what was in flight before a restart; False where it cannot be read now."""
+        """Read messages in flight before a restart again; False if they cannot be read now."""
         for flight in self.in_flight.values():
             if flight.sending is not None or flight.released:
                 continue
@@ -292,23 +292,23 @@ class ClientSession:
         return True
 
     def joined(self, link: SessionLink) -> None:
-        """A connection takes the session up: what was in flight is sent again, then what waits."""
+        """Attach a connection: send messages in flight again, then waiting ones."""
         self.link = link
         self.left_ms = None
         for packet_id, flight in list(self.in_flight.items()):
             if flight.qos == 2 and self.is_durable:
-                # What the receiver is told may rest on a state that is not committed yet.
+                # The state that the release depends on may not be committed yet.
                 self._context.save(self, partial(self._send_again, link, packet_id, flight))
             else:
                 self._send_again(link, packet_id, flight)
         self.drain()
 
     def left(self, now_ms: int) -> None:
-        """The connection is gone."""
+        """Detach the closed connection."""
         self.link = None
         self.left_ms = now_ms
         for packet_id, flight in list(self.in_flight.items()):
-            # Others of the group may have it; of QoS 2 the receiver may have it already.
+            # Other members may get it, except at QoS 2, where the receiver may have it already.
             if flight.lender is not None and (flight.qos == 1 or not self.is_durable):
                 del self.in_flight[packet_id]
                 assert isinstance(flight.where, StreamPosition)
@@ -317,7 +317,7 @@ class ClientSession:
             self.in_flight.clear()
 
     def acknowledged(self, packet_id: int) -> bool:
-        """PUBACK, or a PUBREC that refuses; whether it was awaited."""
+        """Handle PUBACK, or a PUBREC with an error; returns whether it was expected."""
         flight = self.in_flight.get(packet_id)
         if flight is None or flight.released:
             return False
@@ -325,7 +325,7 @@ class ClientSession:
         return True
 
     def received_by_peer(self, packet_id: int) -> bool:
-        """PUBREC: the receiver has a message of QoS 2; whether it was awaited."""
+        """Handle PUBREC: the receiver has a QoS 2 message; returns whether it was expected."""
         flight = self.in_flight.get(packet_id)
         if flight is None or flight.qos != 2:
             return False
@@ -338,7 +338,7 @@ class ClientSession:
         return True
 
     def completed(self, packet_id: int) -> bool:
-        """PUBCOMP: the exchange is over; whether it was awaited."""
+        """Handle PUBCOMP, the end of the exchange; returns whether it was expected."""
         flight = self.in_flight.get(packet_id)
         if flight is None or not flight.released:
             return False
@@ -346,7 +346,7 @@ class ClientSession:
         return True
 
     def drain(self) -> None:
-        """Send what waits, as far as there is space."""
+        """Send waiting messages, as far as there is space."""
         while self.has_space:
             where = self._retained.popleft() if self._retained else self.backlog.take()
             if where is None:
@@ -387,7 +387,7 @@ class ClientSession:
             granted.subscription.retain_as_published for granted in grants
         )
         sending.retain = kept or isinstance(where, str)
-        assert self.link is not None, "asked before"
+        assert self.link is not None, "checked before"
         if not qos:
             self.link.send_message(sending)
             return
@@ -396,7 +396,7 @@ class ClientSession:
         flight.sending = sending
         flight.lender = lender
         if qos == 2 and self.is_durable:
-            # The receiver will know it by its number: after a crash it must still have that number.
+            # The receiver identifies it by packet id, which has to be the same after a crash.
             self._context.save(self, partial(self._send_out, self.link, packet_id, flight))
         else:
             self._send_out(self.link, packet_id, flight)
@@ -404,7 +404,7 @@ class ClientSession:
     def _send_out(self, link: SessionLink, packet_id: int, flight: InFlightMessage) -> None:
         sending = flight.sending
         if self.link is not link or sending is None or self.in_flight.get(packet_id) is not flight:
-            return  # another connection sends it again, in its turn
+            return  # another connection sends it again
         if not link.send_message(sending):
             self._settle(packet_id, flight)
 
@@ -439,7 +439,7 @@ class ClientSession:
 
 
 def _matching(name: bytes, incoming: Incoming, grants: Sequence[Granted]) -> Sequence[Granted]:
-    """The subscriptions without those that do not want the client's own messages."""
+    """The subscriptions without those with no-local, for the client's own messages."""
     if incoming.publisher == name:
         return [granted for granted in grants if not granted.subscription.no_local]
     return grants

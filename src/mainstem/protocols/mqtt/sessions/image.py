@@ -1,8 +1,8 @@
-"""What is kept of a session or a group over restarts, and the bytes it is kept as.
+"""The persistent state of a session or a group, and its encoding.
 
 A record in a compacted topic under the session's name: small, because messages stay in the log.
-Streams are named by topic id and partition, so that a topic that was deleted and created again is
-another one.
+Streams are identified by topic id and partition, so that a topic that was deleted and created
+again is another one.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class KeptFlight(Struct, frozen=True, array_like=True):
 
 
 class SessionImage(Struct, frozen=True, tag="session", tag_field="kind"):
-    """One client's session."""
+    """The persistent state of one client's session."""
 
     version: int
     owner: str
@@ -49,7 +49,7 @@ class SessionImage(Struct, frozen=True, tag="session", tag_field="kind"):
 
 
 class GroupImage(Struct, frozen=True, tag="group", tag_field="kind"):
-    """One shared subscription."""
+    """The persistent state of one shared subscription."""
 
     version: int
     positions: dict[str, int]
@@ -57,24 +57,24 @@ class GroupImage(Struct, frozen=True, tag="group", tag_field="kind"):
 
 
 class _Versioned(Struct, frozen=True):
-    """What every version of an image has."""
+    """The field that every version of the format has."""
 
     version: int
 
 
 Image = SessionImage | GroupImage
-Names = Mapping[int, str]  # of streams, by number
+Names = Mapping[int, str]  # names of streams, by number
 
 _versions = msgspec.msgpack.Decoder(_Versioned)
 _decoder: msgspec.msgpack.Decoder[Image] = msgspec.msgpack.Decoder(Image)
 
 
 def session_image(session: ClientSession, names: Names, ends: Mapping[int, int]) -> bytes:
-    """The bytes to keep of a session."""
+    """Encode a session."""
     flights = tuple(
         _kept(packet_id, flight, names)
         for packet_id, flight in session.in_flight.items()
-        # What a group has lent and another member may get is the group's to remember.
+        # A message lent by a group that another member may get is in the image of the group.
         if flight.lender is None or flight.qos == 2
     )
     return msgspec.msgpack.encode(
@@ -95,18 +95,18 @@ def session_image(session: ClientSession, names: Names, ends: Mapping[int, int])
 
 
 def group_image(group: SharedGroup, names: Names, ends: Mapping[int, int]) -> bytes:
-    """The bytes to keep of a shared subscription."""
+    """Encode a shared subscription."""
     lent = tuple((names[place.stream], place.offset) for place in group.lent)
     positions = _positions(group.backlog.positions(ends), names)
     return msgspec.msgpack.encode(GroupImage(VERSION, positions, lent))
 
 
 def image_of(data: bytes) -> Image:
-    """What was kept.
+    """Decode a session or a shared subscription.
 
     Raises:
-        Corrupt: the bytes are not what a node wrote.
-        UnknownVersion: they are of a version that is not known here.
+        Corrupt: the bytes do not decode.
+        UnknownVersion: their version is not supported.
     """
     try:
         version = _versions.decode(data).version
@@ -114,13 +114,13 @@ def image_of(data: bytes) -> Image:
             raise UnknownVersion("an MQTT session", version, VERSION, subject="MQTT sessions")
         return _decoder.decode(data)
     except DECODE_ERRORS as error:
-        raise Corrupt(f"an MQTT session cannot be read: {error}") from error
+        raise Corrupt(f"an MQTT session does not decode: {error}") from error
 
 
 def restore_session(
     session: ClientSession, image: SessionImage, numbers: Mapping[str, int]
 ) -> None:
-    """Let a new session be as it was; ``numbers``: the streams that are there, by name."""
+    """Restore a new session from its image; ``numbers``: the existing streams, by name."""
     session.owner = image.owner
     session.expiry_s = image.expiry_s
     session.left_ms = image.left_ms
@@ -142,7 +142,7 @@ def restore_session(
 
 
 def floors(positions: Mapping[str, int], numbers: Mapping[str, int]) -> dict[int, int]:
-    """From where each stream is to be read for somebody; one he did not know, from its start."""
+    """The offset from which each stream has to be read; 0 for streams not in ``positions``."""
     return {number: positions.get(name, 0) for name, number in numbers.items()}
 
 

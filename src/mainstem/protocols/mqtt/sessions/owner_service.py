@@ -1,6 +1,6 @@
-"""Which node has the MQTT sessions: the one that writes ``__mqtt_sessions``.
+"""Which node serves the MQTT sessions: the one that writes ``__mqtt_sessions``.
 
-And how it waits until it has them, and can read what they subscribe to.
+Also waits until this node is that one and can read the topics of subscriptions.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ PAUSE_S: Final = 0.02
 
 
 def check_owned(broker: Broker) -> None:
-    """Refuse where another node has the sessions, or may have them by now.
+    """Refuse if another node serves the sessions, or may do so by now.
 
     Raises:
-        Unavailable: it is not this node, or not yet.
+        Unavailable: this node does not serve them, or not yet.
     """
     writer = broker.streams.partition(MQTT_SESSIONS_TOPIC, 0)
     if writer.closed is not None:
@@ -28,7 +28,7 @@ def check_owned(broker: Broker) -> None:
 
 
 async def until_owned(broker: Broker) -> None:
-    """Wait for a stream that was just made, or taken over, to be open here.
+    """Wait until a stream that was just created or taken over is open here.
 
     Raises:
         Unavailable: another node writes it.
@@ -47,7 +47,7 @@ async def until_owned(broker: Broker) -> None:
 
 
 async def until_read(tail: Tail, topics: Iterable[str]) -> None:
-    """Wait for streams that were just made to open, and for other nodes to be reached."""
+    """Wait for new streams to open, and for other nodes to be reached."""
     while True:
         if tail.open(topics):
             return

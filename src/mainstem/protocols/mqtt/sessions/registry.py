@@ -1,7 +1,7 @@
-"""The sessions and groups of a node: found, begun, taken over, ended, and kept over restarts.
+"""The sessions and groups of a node: created, found, taken over, ended, and persisted.
 
-Pure but for the log that it is handed. What is to be kept is written once per turn and session,
-however often it changed in it.
+Pure except for the log that is passed in. The state of a session is written once per turn,
+however often it changed in that turn.
 """
 
 import logging
@@ -44,7 +44,7 @@ _GROUP: Final = "g:"
 
 
 class SessionRegistryContext(SessionContext, Protocol):
-    """What the book asks of the hub."""
+    """The operations of the hub that the registry uses."""
 
     settings: MqttSettings
     wills: Wills
@@ -72,19 +72,19 @@ class SessionRegistry:
         self.sessions: dict[str, ClientSession] = {}
         self.groups: dict[str, SharedGroup] = {}
         self._dirty: dict[ClientSession, list[Callable[[], None]]] = {}
-        self._kept: set[str] = set()  # sessions and groups that stand in the log
+        self._kept: set[str] = set()  # names of sessions and groups that are stored
 
     # Loading
 
     def load(self, kept: Mapping[str, bytes | None]) -> None:
-        """Find what was kept, and read the log from where the first of them stopped."""
+        """Restore the stored sessions, and read the log from the lowest of their offsets."""
         images: dict[str, Image] = {}
         for name, data in kept.items():
             if data is not None:
                 try:
                     images[name] = image_of(data)
                 except Corrupt as damage:
-                    log.warning("session %s is lost: %s", name, damage)
+                    log.warning("session %s cannot be restored: %s", name, damage)
         numbers = self._tail.numbers
         for name, image in images.items():
             self._kept.add(name)
@@ -109,7 +109,7 @@ class SessionRegistry:
             if group is not None and kept.packet_id in session.in_flight:
                 session.in_flight[kept.packet_id].lender = group
         if session.left_ms is None:
-            # Its connection ended with the node, without a word.
+            # Its connection ended with the node, without DISCONNECT.
             session.left_ms = self._context.now_ms()
             if session.will is not None:
                 delay_s = int(session.will.properties.get("will_delay_interval", 0))
@@ -144,13 +144,13 @@ class SessionRegistry:
     # Sessions
 
     def begin(self, client_id: str) -> ClientSession:
-        """A new session.
+        """Start a new session.
 
         Raises:
-            Unavailable: there are too many.
+            Unavailable: there are too many sessions.
         """
         if len(self.sessions) >= self._settings.sessions_max:
-            raise Unavailable(ErrorCode.LIMIT_REACHED, "no more MQTT sessions are kept here")
+            raise Unavailable(ErrorCode.LIMIT_REACHED, "limit of MQTT sessions reached")
         return self._new(client_id)
 
     def _new(self, client_id: str) -> ClientSession:
@@ -160,7 +160,7 @@ class SessionRegistry:
         return session
 
     def left(self, session: ClientSession) -> None:
-        """A session's connection is gone; the session may be over with it."""
+        """Store a session whose connection is closed, or end it if it is not persistent."""
         if session.is_durable:
             self.save(session)
             for group in self._groups_of(session):
@@ -169,7 +169,7 @@ class SessionRegistry:
             self.end(session)
 
     def end(self, session: ClientSession) -> None:
-        """Forget a session and all that belongs to it."""
+        """Delete a session with its subscriptions; its will is published."""
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
         will = self._context.wills.take(session.client_id)
@@ -188,7 +188,7 @@ class SessionRegistry:
         self._drop(_SESSION + session.client_id)
 
     def expire(self, now_ms: int) -> None:
-        """End sessions whose time is over, and keep groups that have changed."""
+        """End expired sessions, and store groups that have changed."""
         for session in list(self.sessions.values()):
             left_ms = session.left_ms
             if left_ms is None or session.expiry_s == NEVER_S:
@@ -202,7 +202,7 @@ class SessionRegistry:
     # Groups
 
     def group(self, shared: SharedFilter) -> SharedGroup:
-        """The group of a shared filter, made where there is none."""
+        """The group of a shared filter, created if missing."""
         name = f"{SHARE}{shared.group}/{shared.filter}"
         found = self.groups.get(name)
         if found is None:
@@ -212,7 +212,7 @@ class SessionRegistry:
         return found
 
     def leave(self, session: ClientSession, shared: SharedFilter) -> None:
-        """Take a session out of a group; one without members is no more."""
+        """Remove a session from a group; a group without members is deleted."""
         name = f"{SHARE}{shared.group}/{shared.filter}"
         group = self.groups.get(name)
         if group is None:
@@ -229,25 +229,25 @@ class SessionRegistry:
         return [lender for lender in session.lenders if isinstance(lender, SharedGroup)]
 
     def forget_stream(self, number: int) -> None:
-        """A stream is gone, and what waited in it."""
+        """Remove a deleted stream, and the positions that wait in it."""
         readers: list[SessionReader] = [*self.sessions.values(), *self.groups.values()]
         for reader in readers:
             reader.backlog.forget(number)
 
     def new_stream(self, number: int) -> None:
-        """A stream can be read from now on: from where those stopped who know it.
+        """Start to read a stream: from the lowest offset of the readers that know it.
 
-        Others have it from its present end on.
+        Other readers start at its current end.
         """
         end = self._tail.ends()[number]
         readers: list[SessionReader] = [*self.sessions.values(), *self.groups.values()]
         starts = [reader.backlog.floors.setdefault(number, end) for reader in readers]
         self._tail.start_from(number, min([end, *starts]))
 
-    # Keeping
+    # Persistence
 
     def save(self, session: ClientSession, then: Callable[[], None] | None = None) -> None:
-        """Keep a session's state at the end of this turn; ``then`` once that is committed."""
+        """Store a session's state at the end of this turn; call ``then`` once that is committed."""
         waiting = self._dirty.get(session)
         if waiting is None:
             if not self._dirty:
@@ -257,7 +257,7 @@ class SessionRegistry:
             waiting.append(then)
 
     def save_now(self) -> None:
-        """Write what is to be kept."""
+        """Write all changed sessions."""
         dirty, self._dirty = self._dirty, {}
         ends = self._tail.ends()
         for session, waiting in dirty.items():
@@ -290,7 +290,7 @@ class SessionRegistry:
 
 
 class _Kept:
-    """What is to happen once a session's state is committed."""
+    """Runs the callbacks that wait until a session's state is committed."""
 
     __slots__ = ("_session", "_waiting")
 
@@ -302,9 +302,9 @@ class _Kept:
         if error is None:
             _call(self._waiting)
             return
-        log.warning("the session of %s cannot be kept: %s", self._session.client_id, error)
+        log.warning("the session of %s cannot be stored: %s", self._session.client_id, error)
         if self._waiting and self._session.link is not None:
-            # What was to be answered cannot be: the client comes again and asks anew.
+            # The pending answer cannot be given: the client reconnects and repeats its request.
             self._session.link.give_up()
 
 

@@ -1,7 +1,7 @@
 """A shared subscription: each message goes to one of its members.
 
-Pure. Members take turns; one without space is passed over; what nobody can take waits. A message
-that was lent to a member comes back when the member goes without having acknowledged it.
+Pure. Members take turns; one without space is skipped; messages that no member can take wait. A
+message that was lent to a member is returned when the member leaves without acknowledging it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mainstem.wire.mqtt.topics import SHARE, SharedFilter, fits
 class SharedGroup:
     """Distributes messages of a shared subscription among its members.
 
-    ``has_changed``: what is to be kept is not what was kept last.
+    ``has_changed``: the state differs from what was stored last.
     """
 
     def __init__(self, shared: SharedFilter, context: SessionContext, *, waiting_max: int) -> None:
@@ -33,11 +33,11 @@ class SharedGroup:
 
     @property
     def is_durable(self) -> bool:
-        """Whether the group is to be found again after a restart."""
+        """Whether the group is restored after a restart."""
         return any(member.is_durable for member in self.members)
 
     def join(self, member: ClientSession, granted: Granted) -> None:
-        """A session subscribes, or changes its subscription."""
+        """Add a member, or change its subscription."""
         if member not in self.members:
             self._turns.append(member)
         self.members[member] = granted
@@ -45,18 +45,18 @@ class SharedGroup:
         self.has_changed = True
 
     def leave(self, member: ClientSession) -> None:
-        """A session subscribes no more; what it has it may finish."""
+        """Remove a member; it may still finish its messages."""
         if self.members.pop(member, None) is not None:
             self._turns.remove(member)
             member.lenders.pop(self, None)
             self.has_changed = True
 
     def grants_for(self, topic: str) -> Sequence[Granted]:
-        """Any member's subscription stands for the group, where the filter fits."""
+        """The subscription of any member, if the filter matches."""
         return list(self.members.values())[:1] if fits(self.filter, topic) else ()
 
     def offer(self, place: StreamPosition, incoming: Incoming, _grants: Sequence[Granted]) -> None:
-        """A message of the log that fits the group's filter."""
+        """Send or queue a message of the log that matches the group's filter."""
         backlog = self.backlog
         if backlog.knows(place):
             return
@@ -66,7 +66,7 @@ class SharedGroup:
                 backlog.put(place)
 
     def drain(self) -> None:
-        """Hand out what waits, as far as members have space."""
+        """Send waiting messages, as far as members have space."""
         while self._any_member() and (place := self.backlog.take()) is not None:
             incoming = self._context.fetch(place)
             if isinstance(incoming, ReadPending):
@@ -80,12 +80,12 @@ class SharedGroup:
             self._context.catch_up(self)
 
     def settled(self, place: StreamPosition) -> None:
-        """A member is through with a message."""
+        """Remove a message that a member has finished."""
         self.lent.pop(place, None)
         self.has_changed = True
 
     def returned(self, place: StreamPosition) -> None:
-        """A member went away with a message."""
+        """Return a message that a member did not finish to the backlog."""
         if place in self.lent:
             del self.lent[place]
             self.backlog.give_back(place)

@@ -1,4 +1,4 @@
-"""Wills that wait for their time: the client may come back before it."""
+"""Delayed wills: published when their delay is over, unless the client reconnects before."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from mainstem.wire.mqtt.packets import Will
 
 
 class Wills:
-    """At most one per client."""
+    """Holds at most one delayed will per client."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[int, Will]] = {}
@@ -15,20 +15,20 @@ class Wills:
         return len(self._waiting)
 
     def put(self, client_id: str, will: Will, due_ms: int) -> None:
-        """Let a will be published at that time."""
+        """Schedule a will."""
         self._waiting[client_id] = due_ms, will
 
     def cancel(self, client_id: str) -> None:
-        """The client is back."""
+        """Remove the will of a client that reconnected."""
         self._waiting.pop(client_id, None)
 
     def take(self, client_id: str) -> Will | None:
-        """The client's session is over: its will is due now."""
+        """Remove and return the will of a client whose session ended."""
         _, will = self._waiting.pop(client_id, (0, None))
         return will
 
     def due(self, now_ms: int) -> Iterator[tuple[str, Will]]:
-        """Those whose time has come; they wait no more."""
+        """Remove and return the wills whose delay is over."""
         for client_id, (due_ms, will) in list(self._waiting.items()):
             if due_ms <= now_ms:
                 del self._waiting[client_id]

@@ -1,1 +1,1 @@
-"""How MQTT reads and writes the streams of the log, on this node and on others."""
+"""Reading and writing of streams of the log for MQTT, on this node and on others."""

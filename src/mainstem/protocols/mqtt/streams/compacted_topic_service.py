@@ -1,4 +1,4 @@
-"""What a compacted internal topic holds: all its messages, in order, at start."""
+"""Reads all messages of a compacted internal topic, in order, at start."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,11 +14,11 @@ _READ_BYTES: Final = 512 * KIB
 
 
 async def stored_messages(broker: Broker, topic: str) -> AsyncIterator[Message]:
-    """Every message of a topic, partition by partition; between pieces others get their turn.
+    """All messages of a topic, partition by partition; yields to the event loop between pieces.
 
     Raises:
-        Corrupt: something is damaged.
-        Unavailable: nobody writes it now.
+        Corrupt: a batch is damaged.
+        Unavailable: a partition has no writer now.
     """
     known = broker.topics.by_name(topic)
     for partition in range(0 if known is None else len(known.streams)):

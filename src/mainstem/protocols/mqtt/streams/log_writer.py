@@ -1,11 +1,11 @@
-"""Messages of one burst into few batches, and word when they are stored.
+"""Writes the messages of one burst in few batches, and reports when they are stored.
 
-Not a coroutine per message: ``add`` notes, ``flush`` writes everything noted as one batch per
+Not one coroutine per message: ``add`` queues, ``flush`` writes the queue as one batch per
 stream, and each message's ``settled`` is called once its batch is committed or refused. Messages of
-one stream keep their order. What another node writes is passed on to it.
+one stream keep their order. Messages for streams of other nodes are forwarded.
 
-A publisher sends again what failed with a retriable error, and everything after it. So whatever is
-noted for the stream behind such a message fails with it: stored, it would stand before the message.
+A publisher repeats a message that failed with a retriable error, and everything after it. So
+messages queued behind it for the same stream fail with it: they would be stored before it.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from mainstem.protocols.mqtt.streams.remote_writer_driver import (
     split_answered,
 )
 
-# States of sessions are written by the node that has the sessions, or not at all.
+# Session states are written by the node that serves the sessions, or not at all.
 _ONLY_HERE: Final = frozenset({MQTT_SESSIONS_TOPIC})
 
 
@@ -39,9 +39,9 @@ class LogWriter:
 
     Args:
         streams: the log.
-        partitions: how many partitions a topic has.
-        soon: calls back at the end of the present turn.
-        written: called with which messages now stand from which offset of which partition on.
+        partitions: returns the number of partitions of a topic.
+        soon: calls back at the end of the current turn.
+        written: called with topic, partition, base offset and messages of a written batch.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LogWriter:
         self._is_due = False
 
     def before_flush(self, call: Callable[[], None]) -> None:
-        """Call back at the end of this turn, before what is noted is written."""
+        """Call back at the end of this turn, before the queue is written."""
         self._before.append(call)
         self._come_soon()
 
@@ -78,7 +78,7 @@ class LogWriter:
             self._soon(self.flush)
 
     def flush(self) -> None:
-        """Write everything that is noted."""
+        """Write all queued messages."""
         self._is_due = False
         before, self._before = self._before, []
         for call in before:
@@ -92,7 +92,7 @@ class LogWriter:
             self._await(topic, partition, base, piece)
 
     def close(self) -> None:
-        """Write what is noted, and pass nothing more on."""
+        """Write the queued messages, and stop forwarding."""
         self.flush()
         self._far.close()
 
@@ -125,7 +125,7 @@ class LogWriter:
                     settle_all([*piece, *chain.from_iterable(pieces)], error)
                     return
                 if len(piece) > 1:
-                    # One that cannot be stored must not take the others with it.
+                    # One message that cannot be stored must not make the others fail.
                     pieces.extendleft([each] for each in reversed(piece))
                 else:
                     settle_all(piece, error)
@@ -133,7 +133,7 @@ class LogWriter:
                 staged.append((topic, partition, base, piece))
 
     def _withdraw(self, topic: str, partition: int) -> list[Noted]:
-        """Take out what is noted for a stream and answered; nobody sends the others again."""
+        """Remove the queued messages of a stream that are acknowledged; others are not repeated."""
         taken, kept = split_answered(self._noted.pop((topic, partition), ()))
         if kept:
             self._noted[topic, partition] = kept
@@ -159,7 +159,7 @@ class LogWriter:
 
 
 def _pieces(noted: list[Noted]) -> list[list[Noted]]:
-    """The messages of one stream in batches of a decent size."""
+    """The messages of one stream, split into batches."""
     pieces: list[list[Noted]] = []
     size = BATCH_BYTES_TARGET
     for each in noted:

@@ -1,10 +1,10 @@
-"""A stream that another node writes, read from there ahead of whoever reads it here.
+"""A stream that another node writes, read from that node ahead of local readers.
 
     writer ──(waits for more)──▶ RemoteStream ──wake──▶ Tail reads what is in memory
-                                    ▲  └ a piece that is not: asked for, and there a little later
+                                    ▲  └ a missing piece: requested, and available later
 
-Promises: shows what the writer shows, in its order; a node that cannot be reached is asked again
-until the stream is closed; no more than a few pieces are kept.
+Guarantees: same records and order as at the writer; a node that cannot be reached is asked again
+until the stream is closed; only a few pieces are kept in memory.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ RETRY_PAUSE_S: Final = 0.05
 
 
 class Piece(Protocol):
-    """Whole batches, and which transactions among them were aborted."""
+    """Whole batches, and the aborted transactions among them."""
 
     @property
     def data(self) -> bytes:
@@ -36,7 +36,7 @@ class Piece(Protocol):
 
     @property
     def until_offset(self) -> int:
-        """The offset after the last of them."""
+        """The offset after the last batch."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Piece(Protocol):
         ...
 
 
-# topic, partition, offset, bytes at most, how long to wait: the bounds, and what is there.
+# Arguments: topic, partition, offset, maximum bytes, maximum wait; returns bounds and batches.
 Follow = Callable[[str, int, int, int, int], Awaitable[tuple[StableStreamReader, Piece | None]]]
 
 
@@ -85,7 +85,7 @@ class RemoteStream:
 
     def close(self) -> None:
         """Stop reading."""
-        self.closed = Unavailable(ErrorCode.NOT_WRITER, "it is not read here any more")
+        self.closed = Unavailable(ErrorCode.NOT_WRITER, "the stream is no longer read here")
         for task in (self._following, *self._asked.values()):
             task.cancel()
 
@@ -94,14 +94,14 @@ class RemoteStream:
         self._waiters[wake] = None
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Forget ``wake``."""
+        """Remove ``wake``."""
         self._waiters.pop(wake, None)
 
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> RemotePiece | None:
-        """What is in memory from ``offset`` on; None: not yet."""
-        del max_bytes, committed_only, min_one  # pieces are what they are
+        """The piece in memory that contains ``offset``; None: not yet."""
+        del max_bytes, committed_only, min_one  # the size of a piece is fixed
         if offset >= self.last_stable:
             return None
         found = self._at(offset)
@@ -123,23 +123,23 @@ class RemoteStream:
         return None
 
     async def _run(self) -> None:
-        """Wait for more, for as long as the stream is read here."""
+        """Wait for more records until the stream is closed."""
         while True:
             try:
                 await self._take(self.last_stable, WAIT_MS if self.opened.is_set() else 0)
             except MainstemError as error:
-                log.debug("%s-%d is not read now: %s", self.topic, self.id.partition, error)
+                log.debug("%s-%d cannot be read now: %s", self.topic, self.id.partition, error)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _ask(self, offset: int) -> None:
         try:
-            with contextlib.suppress(MainstemError):  # whoever wants it asks again
+            with contextlib.suppress(MainstemError):  # the reader asks again
                 await self._take(offset, 0)
         finally:
             self._asked.pop(offset, None)
 
     async def _take(self, offset: int, wait_ms: int) -> None:
-        # Before the bounds are known nothing is wanted but these.
+        # Until the bounds are known, only they are needed.
         max_bytes = PIECE_BYTES if self.opened.is_set() else 1
         bounds, piece = await self._follow(
             self.topic, self.id.partition, offset, max_bytes, wait_ms
@@ -153,7 +153,7 @@ class RemoteStream:
             self._keep(RemotePiece(offset, piece.until_offset, piece.data, piece.aborted))
             is_new = True
         elif offset < bounds.last_stable:
-            # Nothing is left up to the end: compacted away.
+            # No records are left up to the end: removed by compaction.
             self._keep(RemotePiece(offset, bounds.last_stable, b"", []))
             is_new = True
         if is_new:

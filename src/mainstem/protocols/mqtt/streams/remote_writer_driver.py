@@ -1,9 +1,9 @@
-"""Messages for streams that other nodes write: passed on in order, one batch at a time per stream.
+"""Forwards messages to streams of other nodes: in order, one batch at a time per stream.
 
-Promises: what is noted for one stream is stored in that order, or refused; nobody is told "stored"
-before the node that writes it has said so; what waits has a limit. A message that failed with a
-retriable error is sent again by its publisher: what waits behind it fails with it, since the later
-messages would be stored before it otherwise.
+Guarantees: messages of one stream are stored in their order, or refused; a message is reported as
+stored only after the writing node has acknowledged it; the queue has a limit. A message that failed
+with a retriable error is repeated by its publisher: messages queued behind it fail with it, since
+they would otherwise be stored before it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class RemoteStreamWriter:
 
     Args:
         streams: the log.
-        withdraw: takes back the answered messages of a stream that were not yet handed to ``put``.
+        withdraw: takes back acknowledged messages of a stream that were not yet passed to ``put``.
     """
 
     def __init__(self, streams: Streams, withdraw: Callable[[str, int], list[Noted]]) -> None:
@@ -40,11 +40,11 @@ class RemoteStreamWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether something waits for a stream: what comes later has to wait behind it."""
+        """Whether messages wait for a stream; later ones have to wait behind them."""
         return (topic, partition) in self._lanes
 
     def put(self, topic: str, partition: int, noted: list[Noted]) -> None:
-        """Pass messages on; where one does not fit any more, it and those after it are refused."""
+        """Queue messages; if one exceeds the limit, it and those after it are refused."""
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane()
@@ -55,7 +55,7 @@ class RemoteStreamWriter:
                 return
 
     def close(self) -> None:
-        """Pass nothing more on."""
+        """Stop forwarding."""
         for task in self._tasks:
             task.cancel()
 
@@ -72,12 +72,12 @@ class RemoteStreamWriter:
                 if failure is not None and failure.retriable:
                     behind = [each for single in singles for each in single]
                     singles.clear()
-                    # All are taken out before the first is settled: what is noted from then on,
-                    # such as the will of a client whose connection is shut, is not behind them.
+                    # All are removed before the first is settled: messages added from then on,
+                    # such as the will of a client whose connection is closed, are not behind them.
                     behind += lane.withdraw() + self._withdraw(topic, partition)
                     settle_all(piece + behind, failure)
                 elif failure is not None and len(piece) > 1:
-                    # One that cannot be stored must not take the others with it.
+                    # One message that cannot be stored must not make the others fail.
                     singles.extend([each] for each in piece)
                 else:
                     settle_all(piece, failure)
@@ -85,7 +85,7 @@ class RemoteStreamWriter:
             del self._lanes[topic, partition]
             unsent = [each for single in singles for each in single]
             unsent += lane.waiting
-            settle_all(unsent, Unavailable(ErrorCode.SHUTTING_DOWN, "the node stops"))
+            settle_all(unsent, Unavailable(ErrorCode.SHUTTING_DOWN, "the node is stopping"))
 
     async def _append(self, topic: str, partition: int, piece: list[Noted]) -> MainstemError | None:
         batch = build_batch([message.to_record() for message, _ in piece])
@@ -97,7 +97,7 @@ class RemoteStreamWriter:
 
 
 class _Lane:
-    """What waits for one stream."""
+    """The queue of one stream."""
 
     def __init__(self) -> None:
         self.waiting: deque[Noted] = deque()
@@ -124,7 +124,7 @@ class _Lane:
         return piece
 
     def withdraw(self) -> list[Noted]:
-        """Take out what is answered; what nobody is answered for is not sent again, and stays."""
+        """Remove the acknowledged messages; others are not repeated by a client, and stay."""
         taken, kept = split_answered(self.waiting)
         self.waiting = deque(kept)
         self._bytes -= sum(size_of(message) for message, _ in taken)
@@ -132,7 +132,7 @@ class _Lane:
 
 
 def size_of(message: Message) -> int:
-    """About how much a message takes in a batch."""
+    """The approximate size of a message in a batch."""
     key, value, headers, _ = message
     size = _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
     for name, text in headers:
@@ -141,7 +141,7 @@ def size_of(message: Message) -> int:
 
 
 def split_answered(noted: Iterable[Noted]) -> tuple[list[Noted], list[Noted]]:
-    """Messages whose publishers are answered, and the others."""
+    """Split messages into those with an acknowledgement callback and others."""
     answered: list[Noted] = []
     others: list[Noted] = []
     for each in noted:
@@ -157,4 +157,4 @@ def settle_all(piece: list[Noted], error: MainstemError | None) -> None:
 
 
 def _overloaded(topic: str) -> Unavailable:
-    return Unavailable(ErrorCode.OVERLOADED, "too much waits for its writer", subject=topic)
+    return Unavailable(ErrorCode.OVERLOADED, "too many messages wait", subject=topic)

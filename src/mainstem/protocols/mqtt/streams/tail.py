@@ -1,11 +1,11 @@
-"""The streams that MQTT reads, each once, whatever the number of sessions.
+"""Reads the streams of MQTT topics, each once for all sessions.
 
     stream ──(committed)──▶ Tail ──▶ dispatch(place, topic, message)
 
-Pure but for what it is handed: ``soon`` gives others their turn between pieces. What this node has
-just written is dispatched from memory; everything else is read from the log, here or from the node
-that writes it. Who writes a stream may change: it is read on from where it was. A damaged batch is
-passed over, counted and logged: MQTT has no way to tell a subscriber about it.
+Pure except for what is passed in: ``soon`` yields to other work between pieces. Batches that this
+node has just written are dispatched from memory; all others are read from the log, here or from the
+writing node. When the writer of a stream changes, reading continues at the same offset. A damaged
+batch is skipped, counted and logged: MQTT cannot report it to a subscriber.
 """
 
 import logging
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 256 * KIB
 BATCHES_PER_TURN: Final = 16
-FRESH_MAX: Final = 64  # batches in memory between their writing and their dispatch
-CACHED_MAX: Final = 64  # batches read for those who lag
+FRESH_MAX: Final = 64  # batches in memory between writing and dispatch
+CACHED_MAX: Final = 64  # messages read for readers that lag
 
 Dispatch = Callable[[StreamPosition, str, Message], None]
 Soon = Callable[[Callable[[], None]], object]
@@ -55,7 +55,7 @@ class TailedStream:
 class Tail:
     """Reads each stream once for all MQTT sessions.
 
-    ``is_idle``: nobody listens, so nothing need be read.
+    ``is_idle``: there are no subscriptions, so nothing is read.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Tail:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The streams that are read, and those that will be once they can be reached, by name."""
+        """The streams that are read, and those that are not reached yet, by name."""
         found = {stream.name: stream.number for stream in self.streams.values()}
         for tail_partition in self._coming.values():
             found[name_of(tail_partition.id)] = self._numbers.of(tail_partition.id)
@@ -89,9 +89,9 @@ class Tail:
         return coming | {number: stream.position for number, stream in self.streams.items()}
 
     def refresh(self, topics: Iterable[str]) -> tuple[list[int], list[int]]:
-        """Read partitions that are new, and those gone no more; the numbers of both.
+        """Start reading new partitions, and stop reading deleted ones; returns the numbers of both.
 
-        A stream that another node writes by now is read on from there.
+        A stream that another node writes now is read from that node.
         """
         there: dict[tuple[str, int], StreamId] = {}
         for topic in topics:
@@ -117,7 +117,7 @@ class Tail:
         return new, gone
 
     def _add(self, topic: str, partition: int, stream_id: StreamId) -> list[int]:
-        """Read a stream from its end on; its number, unless it cannot be read yet."""
+        """Start reading a stream at its end; returns its number, if it can be read already."""
         tail_partition: TailPartition | None = self._coming.get((topic, partition))
         if tail_partition is None:
             tail_partition = self._tail_partitions.open(stream_id, topic)
@@ -140,7 +140,7 @@ class Tail:
         return [number]
 
     def _reopen(self, stream: TailedStream) -> None:
-        """Read on where the stream can be read now, if that has changed."""
+        """Continue reading a stream at its new writer, if that has changed."""
         old = stream.tail_partition
         is_far = isinstance(old, RemoteStream)
         if (
@@ -160,9 +160,9 @@ class Tail:
         self._wake(stream)
 
     def open(self, topics: Iterable[str]) -> bool:
-        """Read all these topics from their ends on; False where more of them can be read soon.
+        """Read all these topics from their ends; False if more of them can be read soon.
 
-        A stream that nobody writes is not waited for.
+        Streams without a writer are not waited for.
         """
         topics = list(topics)
         self.refresh(topics)
@@ -189,34 +189,34 @@ class Tail:
         self._coming.clear()
 
     def written(self, topic: str, partition: int, base: int, messages: list[Message]) -> None:
-        """This node has written these; they need not be read."""
+        """Keep messages that this node has written in memory, so that they are not read again."""
         stream = self._by_partition.get((topic, partition))
         if stream is not None and not self.is_idle and len(stream.fresh) < FRESH_MAX:
             stream.fresh[base] = messages
 
     def start_from(self, number: int, offset: int) -> None:
-        """Read a stream from there on, or from its start if that is later."""
+        """Read a stream from an offset, or from its start if that is later."""
         stream = self.streams.get(number)
         if stream is None:
-            return  # it is not there yet, and will be read from there when it is
+            return  # not reached yet; will be read from there later
         stream.position = max(offset, stream.tail_partition.start_offset)
         self._wake(stream)
 
     def catch_up(self) -> None:
-        """Read what is committed now, unless it is so much that others would have to wait."""
+        """Read what is committed now, up to the limit of one turn."""
         for stream in list(self.streams.values()):
             for _ in range(BATCHES_PER_TURN):
                 if not self._read_on(stream):
                     break
 
     def committed(self) -> dict[int, int]:
-        """Where each stream ends for readers."""
+        """The last stable offset of each stream."""
         return {
             number: stream.tail_partition.last_stable for number, stream in self.streams.items()
         }
 
     def fetch(self, place: StreamPosition) -> Incoming | ReadPending | None:
-        """One message; None where it is gone."""
+        """The message at a position; None if it no longer exists."""
         stream = self.streams.get(place.stream)
         if stream is None:
             is_coming = any(
@@ -235,7 +235,7 @@ class Tail:
         )
 
     def scan(self, number: int, offset: int, found: Dispatch) -> int:
-        """Show one piece of the log to somebody who is behind; how far it went."""
+        """Read one piece of the log for a reader that is behind; returns how far it went."""
         stream = self.streams[number]
         offset = max(offset, stream.tail_partition.start_offset)
         return self._read(stream, min(offset, stream.position), stream.position, found)
@@ -255,7 +255,7 @@ class Tail:
                 self._wake(stream)
 
     def _read_on(self, stream: TailedStream) -> bool:
-        """Dispatch one piece; whether there may be more."""
+        """Dispatch one piece; returns whether there may be more."""
         end = stream.tail_partition.last_stable
         start = stream.position
         if start >= end or stream.tail_partition.closed is not None:
@@ -277,7 +277,7 @@ class Tail:
         return stream.position > start
 
     def _read(self, stream: TailedStream, start: int, end: int, found: Dispatch) -> int:
-        """Read one piece from the log; the offset after it."""
+        """Read one piece from the log; returns the offset after it."""
         tail_partition, number = stream.tail_partition, stream.number
         start = max(start, tail_partition.start_offset)
         reached = beyond = start
@@ -300,7 +300,7 @@ class Tail:
                 reached = min(until, end)
         except Corrupt as damage:
             log.warning(
-                "%s: a batch at offset %d is passed over: %s", tail_partition.topic, reached, damage
+                "%s: a batch at offset %d is skipped: %s", tail_partition.topic, reached, damage
             )
             return max(beyond, reached + 1)
         except MainstemError as error:
@@ -308,9 +308,9 @@ class Tail:
         return reached
 
     def _fill(self, stream: TailedStream, offset: int) -> bool:
-        """Read what lies around an offset, as who wants one wants those after it; False: not now.
+        """Cache messages from an offset on, as reads are sequential; False if not available now.
 
-        Not only up to where the stream was read: that may be further back after a restart.
+        Not limited to the read position of the stream, which may be lower after a restart.
         """
         if offset < stream.tail_partition.start_offset:
             return True

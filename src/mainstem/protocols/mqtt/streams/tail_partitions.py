@@ -1,4 +1,4 @@
-"""Where the streams that MQTT reads can be read: here, or at the node that writes them."""
+"""Opens the streams that MQTT reads: here, or at the node that writes them."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,7 +13,7 @@ OpenFar = Callable[[StreamId, str], RemoteStream]
 
 
 class TailPartition(Protocol):
-    """As much of a stream as is read here."""
+    """The operations of a stream that MQTT uses."""
 
     id: StreamId
     topic: str
@@ -28,15 +28,15 @@ class TailPartition(Protocol):
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> Batches | None:
-        """Batches from the one that contains ``offset`` on; None where there is nothing yet."""
+        """Batches starting with the one that contains ``offset``; None if there is nothing yet."""
         ...
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` whenever there is more."""
+        """Call ``wake`` whenever there is more to read."""
         ...
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Forget ``wake``."""
+        """Remove ``wake``."""
         ...
 
 
@@ -59,7 +59,7 @@ class TailPartitions:
         return True
 
     def open(self, stream: StreamId, topic: str) -> TailPartition | None:
-        """The stream as it can be read now; None: it cannot."""
+        """The stream as it can be read now; None if it cannot."""
         try:
             tail_partition = self._streams.partition(topic, stream.partition)
         except MainstemError as error:
@@ -74,7 +74,7 @@ class TailPartitions:
 
 
 class StreamNumbers:
-    """Streams by small numbers, for as long as the node runs; their names last longer."""
+    """Numbers for streams, valid while the node runs; their names are permanent."""
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -89,12 +89,12 @@ class StreamNumbers:
 
 
 def name_of(stream: StreamId) -> str:
-    """How a stream is known in what is kept: another topic of the same name is another stream."""
+    """The permanent name of a stream, unique even if a topic name is reused."""
     return f"{stream.topic.hex()}-{stream.partition}"
 
 
 def leave(tail_partition: TailPartition, wake: Callable[[], None]) -> None:
-    """Read a stream no more."""
+    """Stop reading a stream."""
     tail_partition.remove_waiter(wake)
     if isinstance(tail_partition, RemoteStream):
         tail_partition.close()

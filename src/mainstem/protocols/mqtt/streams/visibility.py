@@ -1,4 +1,4 @@
-"""The records of a piece of the log that readers of committed messages see, in order."""
+"""The records in a piece of the log that read-committed readers see, in order."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,11 +9,11 @@ from mainstem.protocols.visibility import Visibility
 
 
 class Batches(Protocol):
-    """Whole batches that can be read."""
+    """A piece of whole batches."""
 
     @property
     def until_offset(self) -> int:
-        """The offset after the last of them."""
+        """The offset after the last batch."""
         ...
 
     def read(self) -> bytes:
@@ -22,7 +22,7 @@ class Batches(Protocol):
 
 
 class Aborts(Protocol):
-    """Who knows which transactions were aborted."""
+    """Knows the aborted transactions of a stream."""
 
     def aborted_transactions(self, start: int, until: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions with records in [start, until)."""
@@ -32,7 +32,7 @@ class Aborts(Protocol):
 def visible_batches(
     reader: Aborts, found: Batches, start: int
 ) -> Iterator[tuple[int, Iterator[Record]]]:
-    """For each batch from ``start`` on: the offset after it, and the records that count.
+    """For each batch from ``start`` on: the offset after it, and its visible records.
 
     Raises:
         Corrupt: the bytes are damaged.

@@ -1,4 +1,4 @@
-"""The cluster as a whole: its nodes and ranges, and what moves them."""
+"""The cluster: its nodes and ranges, draining and rebalancing."""
 
 from typing import Annotated
 
@@ -25,22 +25,22 @@ class ClusterAnswer(Struct, frozen=True, kw_only=True):
     """The cluster as a whole."""
 
     cluster_id: str
-    leader: Annotated[int, Meta(description="Who decides about the cluster; -1: nobody now.")]
-    term: Annotated[int, Meta(description="How often a leader was elected.")]
+    leader: Annotated[int, Meta(description="Node id of the placement leader; -1 if none.")]
+    term: Annotated[int, Meta(description="Raft term of the catalogue.")]
     voters: Annotated[list[int], Meta(description="The nodes that vote on the catalogue.")]
     nodes: list[NodeRow]
-    ranges: Annotated[dict[str, int], Meta(description="How many ranges are in each state.")]
-    moving: Annotated[int, Meta(description="Partitions on their way to other nodes.")]
+    ranges: Annotated[dict[str, int], Meta(description="Number of ranges in each state.")]
+    moving: Annotated[int, Meta(description="Partitions being moved to other nodes.")]
 
 
 class Moves(Struct, frozen=True):
-    """How many partitions are on their way from now on."""
+    """The number of partitions that are now being moved."""
 
     moves: int
 
 
 class NodeChanged(Struct, frozen=True):
-    """What holds of a node from now on."""
+    """The new state of a node."""
 
     node: int
     status: str
@@ -73,7 +73,7 @@ async def get_ranges(site: HandlerContext, request: Request) -> Response:
 
 
 async def rebalance(site: HandlerContext, request: Request) -> Response:
-    """POST /v1/cluster/rebalance: let nodes share the work evenly."""
+    """POST /v1/cluster/rebalance: distribute partitions evenly."""
     return json_answer(Moves(await site.broker.cluster.rebalance()))
 
 
@@ -92,7 +92,7 @@ async def use_node(site: HandlerContext, request: Request) -> Response:
 
 
 async def remove_node(site: HandlerContext, request: Request) -> Response:
-    """DELETE /v1/cluster/nodes/{node}: forget a node that is gone for good."""
+    """DELETE /v1/cluster/nodes/{node}: remove a node permanently."""
     node = _node(request)
     await site.broker.cluster.unregister(node)
     return json_answer(NodeChanged(node, "removed"))
@@ -106,7 +106,7 @@ def _changed(site: HandlerContext, node: NodeId) -> NodeChanged:
 def _node(request: Request) -> NodeId:
     text = request.path_params["node"]
     if not text.isascii() or not text.isdigit() or len(text) > 10:
-        raise InvalidRequest(ErrorCode.UNKNOWN_NODE, "a node has a number", subject=text[:100])
+        raise InvalidRequest(ErrorCode.UNKNOWN_NODE, "a node id is a number", subject=text[:100])
     return NodeId(int(text))
 
 
@@ -117,7 +117,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=get_cluster,
                 right=SEE_CLUSTER,
-                summary="Nodes, who leads, and how the ranges are.",
+                summary="Describe the cluster: nodes, leader, number of ranges in each state.",
                 answer=ClusterAnswer,
             )
         },
@@ -128,7 +128,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=get_nodes,
                 right=SEE_CLUSTER,
-                summary="Every node and what it has.",
+                summary="List nodes and what they hold.",
                 answer=list[NodeRow],
             )
         },
@@ -139,7 +139,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "DELETE": Operation(
                 handler=remove_node,
                 right=_ALTER,
-                summary="Forget a node that is gone for good and writes nothing.",
+                summary="Remove a node that will not come back and writes no partition.",
                 answer=NodeChanged,
                 refusals=(403, 404),
             )
@@ -151,14 +151,14 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "PUT": Operation(
                 handler=drain_node,
                 right=_ALTER,
-                summary="Move everything away from a node.",
+                summary="Drain a node: move all partitions off it.",
                 answer=NodeChanged,
                 refusals=(403, 404),
             ),
             "DELETE": Operation(
                 handler=use_node,
                 right=_ALTER,
-                summary="Let a node hold partitions again.",
+                summary="End the drain of a node: it may hold partitions again.",
                 answer=NodeChanged,
                 refusals=(403, 404),
             ),
@@ -170,7 +170,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=get_ranges,
                 right=SEE_CLUSTER,
-                summary="Every range and who holds it.",
+                summary="List ranges and the nodes that hold them.",
                 answer=list[RangeRow],
                 parameters=(TOPIC,),
             )
@@ -182,7 +182,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
             "POST": Operation(
                 handler=rebalance,
                 right=_ALTER,
-                summary="Let nodes share the work evenly.",
+                summary="Distribute partitions evenly over the nodes.",
                 answer=Moves,
                 refusals=(403,),
             )

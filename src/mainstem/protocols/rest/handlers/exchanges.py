@@ -42,11 +42,11 @@ from mainstem.security.quotas import PRODUCE_BYTES
 
 COMMIT_TIMEOUT_S = 30.0
 
-IF_UNUSED = ChoiceParameter("if_unused", "Refuse where it has bindings.", ("false", "true"))
-SOURCE = TextParameter("source", "The exchange that the binding leaves.")
-DESTINATION = TextParameter("destination", "The queue or exchange that it leads to.")
-KIND = ChoiceParameter("destination_type", "What it leads to.", ("queue", "exchange"))
-KEY = TextParameter("key", "The binding's key.")
+IF_UNUSED = ChoiceParameter("if_unused", "Refuse if the exchange has bindings.", ("false", "true"))
+SOURCE = TextParameter("source", "The source exchange of the binding.")
+DESTINATION = TextParameter("destination", "The destination queue or exchange.")
+KIND = ChoiceParameter("destination_type", "Type of the destination.", ("queue", "exchange"))
+KEY = TextParameter("key", "The binding key.")
 
 
 async def list_exchanges(site: HandlerContext, request: Request) -> Response:
@@ -203,7 +203,7 @@ def _binding(request: Request, wanted: BindingBody) -> Binding:
     need_exchange(request, Operation.READ, wanted.source)
     (need_queue if is_queue else need_exchange)(request, Operation.WRITE, wanted.destination)
     target = Destination(is_queue=is_queue, name=wanted.destination)
-    # Headers of records are bytes: what a binding asks of them is compared with bytes.
+    # Headers of records are bytes, so a binding compares them as bytes.
     arguments = {
         name: value if name.startswith("x-match") or value is None else _text(value).encode()
         for name, value in wanted.arguments.items()

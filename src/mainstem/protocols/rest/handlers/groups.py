@@ -1,4 +1,4 @@
-"""Groups of every kind: who is in them and how far they are, at any node."""
+"""Groups of every type and of all nodes: members, committed offsets, lag."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from mainstem.protocols.rest.schemas.topics_and_groups import (
 )
 from mainstem.security.authorisation.acl import Operation, ResourceType
 
-# Where partitions end is asked of so many at once, and for so long in all.
+# End offsets are read from this many partitions at once, and for this long in all.
 LOOKS_AT_ONCE: Final = 64
 LOOKS_S: Final = 5.0
 
@@ -93,7 +93,7 @@ async def delete_group(site: HandlerContext, request: Request) -> Response:
 async def _positions(
     site: HandlerContext, view: GroupView, sees: Callable[[str], bool]
 ) -> Positions:
-    """Where the group stands and how much is left, in the topics that the caller may see."""
+    """Committed offsets and lag of a group, in the topics that the caller may see."""
     standings = [each for each in view.standings if sees(each.topic)]
     standings.sort(key=lambda each: (each.topic, each.partition))
     positions = []
@@ -109,7 +109,7 @@ async def _positions(
 
 
 class _Ends:
-    """Where partitions end, as far as that is told in time: a group is shown without it, too."""
+    """End offsets of partitions; None for those whose node does not respond in time."""
 
     def __init__(self, site: HandlerContext) -> None:
         self._streams = site.broker.streams
@@ -120,7 +120,7 @@ class _Ends:
             async with asyncio.timeout_at(self._until_s):
                 return (await self._streams.look(standing.topic, standing.partition)).last_stable
         except (MainstemError, TimeoutError):
-            return None  # the topic is gone, or nobody writes it now
+            return None  # the topic was deleted, or has no writer now
 
 
 def _position(standing: PartitionProgress, end: int | None, *, is_shared: bool) -> PositionAnswer:

@@ -1,4 +1,4 @@
-"""What operators and their tools ask: who is this node, is it well, what are its figures."""
+"""Endpoints for operators and tools: description of the node, health, metrics."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Mainstem
 
 
 async def get_index(site: HandlerContext, request: Request) -> Response:
-    """GET /: where to go from here."""
+    """GET /: a page of links."""
     facts = site.facts()
     paths = (
         "/v1/broker",
@@ -80,24 +80,24 @@ async def get_health(site: HandlerContext, request: Request) -> Response:
 
 
 async def get_live(site: HandlerContext, request: Request) -> Response:
-    """GET /health/live: 503 asks for a restart."""
+    """GET /health/live: 503 if the process should be restarted."""
     health = site.telemetry.health()
     return json_answer(Probe(health.status), 200 if health.live else 503)
 
 
 async def get_ready(site: HandlerContext, request: Request) -> Response:
-    """GET /health/ready: 503 asks to send clients elsewhere for now."""
+    """GET /health/ready: 503 if clients should use another node for now."""
     health = site.telemetry.health()
     return json_answer(Probe(health.status), 200 if health.ready else 503)
 
 
 async def get_metrics(site: HandlerContext, request: Request) -> Response:
-    """GET /metrics, for Prometheus; JSON for those who accept only that."""
+    """GET /metrics, for Prometheus; JSON for clients that accept only that."""
     telemetry = site.telemetry
     sample = await telemetry.figures.full()
     if request.headers.get("accept", "").strip().lower() == "application/json":
         return json_answer(json_summary(telemetry.metrics, sample))
-    # Thousands of series take a while to write down, and the library takes a while to import.
+    # In a thread: importing the library and formatting thousands of series take a while.
     text = await asyncio.to_thread(prometheus_text, telemetry.metrics, sample, telemetry.api_name)
     return Response(text, headers={"content-type": CONTENT_TYPE})
 

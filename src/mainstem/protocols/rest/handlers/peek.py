@@ -1,4 +1,4 @@
-"""Looking into a partition, without a group and without moving anything."""
+"""Reads messages of a partition without a group and without committing offsets."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,27 +26,27 @@ LIMIT_DEFAULT = 100
 
 PARTITION = IntegerParameter(
     "partition",
-    "The partition to read (0 by default), or to write where a message names none.",
+    "The partition to read (0 by default), or to write if a message names none.",
     at_least=0,
     at_most=PARTITIONS_PER_TOPIC_MAX - 1,
 )
 OFFSET = OffsetParameter(
     "offset",
-    "Where to begin: an offset, earliest (the default), latest, or -n for the last n offsets.",
+    "Where to start: an offset, earliest (the default), latest, or -n for the last n offsets.",
 )
 FROM_TIMESTAMP = TimeParameter(
     "from_timestamp",
-    "Begin at the first message that is not older: milliseconds since 1970 or ISO 8601.",
+    "Start at the first message that is not older: milliseconds since 1970 or ISO 8601.",
 )
 LIMIT = IntegerParameter(
     "limit",
-    f"How many messages at most; {LIMIT_DEFAULT} by default. Large ones may end an answer sooner.",
+    f"How many messages at most; {LIMIT_DEFAULT} by default. Large ones may end a response sooner.",
     at_least=1,
     at_most=MESSAGES_MAX,
 )
 ENCODING = ChoiceParameter(
     "encoding",
-    "How bytes are shown: auto is text where they are UTF-8 and base64 elsewhere.",
+    "How bytes are shown: auto is text if they are UTF-8, otherwise base64.",
     ("auto", "text", "base64"),
 )
 
@@ -77,11 +77,11 @@ async def peek(site: HandlerContext, request: Request) -> Response:
 
 
 def existing(topic: Topic, partition: int) -> int:
-    """The partition, if the topic has it."""
+    """Return the partition, or raise if the topic does not have it."""
     if partition >= len(topic.streams):
         raise InvalidRequest(
             ErrorCode.UNKNOWN_TOPIC,
-            f"there is no partition {partition}; the topic has {len(topic.streams)}",
+            f"no partition {partition}; the topic has {len(topic.streams)}",
             subject=topic.name,
             remedy=f"use a number below {len(topic.streams)}",
         )
@@ -91,12 +91,10 @@ def existing(topic: Topic, partition: int) -> int:
 async def _start(
     look: StableStreamReader, offset: int | str | None, timestamp: int | None, subject: str
 ) -> int:
-    """The offset that a window begins at."""
+    """The offset at which a window starts."""
     if timestamp is not None:
         if offset is not None:
-            raise bad_request(
-                "a window begins at an offset or at a time", remedy="leave one of them out"
-            )
+            raise bad_request("offset and time exclude each other", remedy="leave one of them out")
         at = await look.offset_at(timestamp)
         return look.last_stable if at is None else at
     if offset is None or offset == "earliest":

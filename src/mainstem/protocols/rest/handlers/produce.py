@@ -1,7 +1,8 @@
-"""Storing messages: answered when every one of them is as durable as its topic asks.
+"""Stores messages; responds when all of them are as durable as their topic requires.
 
-Messages of one request keep their order in each partition: the one they name, the one their key
-hashes to as in Kafka's clients, or, without either, one that changes from request to request.
+Messages of one request keep their order in each partition. The partition is the one that the
+message names, else the one that its key hashes to as in Kafka clients, else one that changes with
+each request.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ from mainstem.security.quotas import MUTATIONS, PRODUCE_BYTES
 
 BATCH_BYTES_TARGET = 512 * KIB
 BATCH_MESSAGES_MAX = 1_000
-# Other work of the node goes on while a long request is taken apart.
+# Yields to other tasks while a long request is parsed.
 MESSAGES_BETWEEN_PAUSES = 256
 COMMIT_TIMEOUT_S = 30.0
 _BATCH_OVERHEAD_BYTES = 64
@@ -53,7 +54,7 @@ Asked = tuple[int | None, Message]
 
 
 class _Part(Struct):
-    """Messages that go into one batch, by their numbers in the request, and what became of it."""
+    """Messages of one batch, by their index in the request, and the result of its append."""
 
     partition: int
     places: list[int]
@@ -83,7 +84,7 @@ async def produce(site: HandlerContext, request: Request) -> Response:
 
 
 async def asked_messages(site: HandlerContext, request: Request) -> list[Message]:
-    """The messages of a body in JSON, for those that know no partitions."""
+    """The messages of a JSON body, for destinations without partitions."""
     check_json(request)
     wanted = _described(await read_body(site, request))
     now_ms = site.clock.wall_ms()
@@ -94,7 +95,7 @@ async def asked_messages(site: HandlerContext, request: Request) -> list[Message
 
 
 async def _asked(site: HandlerContext, request: Request) -> list[Asked]:
-    """The messages of the body, each with the partition it asks for, if it does."""
+    """The messages of the body, each with the partition that it names, if any."""
     now_ms = site.clock.wall_ms()
     default = PARTITION.of(request)
     if check_raw(request):
@@ -107,9 +108,9 @@ async def _asked(site: HandlerContext, request: Request) -> list[Asked]:
     for parameter in (KEY, TIMESTAMP):
         if parameter.text(request) is not None:
             raise bad_request(
-                "only a body that is text/plain or application/octet-stream takes this parameter",
+                "this parameter requires a body of type text/plain or application/octet-stream",
                 subject=parameter.name,
-                remedy="write it into the message",
+                remedy="set it in the message",
             )
     wanted = _described(await read_body(site, request))
     if wanted.partition is not None:
@@ -136,7 +137,7 @@ def _described(body: bytes) -> MessagesRequest:
 
 
 def _parts(topic: Topic, asked: Sequence[Asked], *, keyless: int) -> Iterator[_Part]:
-    """The batches to write: messages by partition, in their order, none beyond a decent size."""
+    """The batches to write: messages by partition, in order, each of limited size."""
     count = len(topic.streams)
     limit = int(topic.configs.get("max.message.bytes", BATCH_BYTES_TARGET))
     limit = min(limit, BATCH_BYTES_TARGET) - _BATCH_OVERHEAD_BYTES
@@ -185,7 +186,7 @@ async def _store(site: HandlerContext, topic: Topic, parts: Sequence[_Part]) -> 
     except TimeoutError:
         late = Unavailable(
             ErrorCode.TIMED_OUT,
-            f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} seconds; it may be, later",
+            f"not known to be stored after {COMMIT_TIMEOUT_S:.0f} s; it may be stored later",
             subject=topic.name,
         )
         outcomes = [late] * len(parts)
@@ -216,7 +217,7 @@ def _stored_answer(topic: Topic, parts: Sequence[_Part], count: int) -> Response
 
 
 def _refused_answer(topic: Topic, failure: MainstemError, parts: Sequence[_Part]) -> Response:
-    """What was stored is said even where something was not."""
+    """The error response, with what was stored."""
     status, problem = problem_of(failure)
     outcomes = []
     for part in parts:

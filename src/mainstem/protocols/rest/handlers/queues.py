@@ -1,4 +1,4 @@
-"""Queues: list, look, declare, delete, purge, take, move."""
+"""Queues: list, describe, declare, delete, browse, consume, purge, move."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,10 +34,10 @@ from mainstem.security.authorisation.acl import Operation
 
 BROWSED_MAX = 1_000
 
-START = IntegerParameter("start", "The first sequence to show.", at_least=0, at_most=2**63 - 1)
-LIMIT = IntegerParameter("limit", "How many messages.", at_least=1, at_most=BROWSED_MAX)
-IF_UNUSED = ChoiceParameter("if_unused", "Refuse where somebody consumes.", ("false", "true"))
-IF_EMPTY = ChoiceParameter("if_empty", "Refuse where messages are left.", ("false", "true"))
+START = IntegerParameter("start", "The first sequence number.", at_least=0, at_most=2**63 - 1)
+LIMIT = IntegerParameter("limit", "How many messages at most.", at_least=1, at_most=BROWSED_MAX)
+IF_UNUSED = ChoiceParameter("if_unused", "Refuse if the queue has consumers.", ("false", "true"))
+IF_EMPTY = ChoiceParameter("if_empty", "Refuse if the queue has messages.", ("false", "true"))
 
 
 async def list_queues(site: HandlerContext, request: Request) -> Response:
@@ -64,7 +64,7 @@ async def get_queue(site: HandlerContext, request: Request) -> Response:
 
 
 async def put_queue(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/queues/{name}: declare it (201), or find it as it should be (200)."""
+    """PUT /v1/queues/{name}: created (201), or it exists with these settings (200)."""
     name = request.path_params["name"]
     need_queue(request, Operation.CREATE, name)
     check_json(request)
@@ -96,7 +96,7 @@ async def delete_queue(site: HandlerContext, request: Request) -> Response:
 
 
 async def browse_queue(site: HandlerContext, request: Request) -> Response:
-    """GET /v1/queues/{name}/messages: look without taking."""
+    """GET /v1/queues/{name}/messages: browse without consuming."""
     name = request.path_params["name"]
     need_queue(request, Operation.READ, name)
     queues = site.broker.queues
@@ -108,7 +108,7 @@ async def browse_queue(site: HandlerContext, request: Request) -> Response:
 
 
 async def take_messages(site: HandlerContext, request: Request) -> Response:
-    """POST /v1/queues/{name}/take: messages, settled by being taken."""
+    """POST /v1/queues/{name}/take: consume with automatic acknowledgement."""
     name = request.path_params["name"]
     need_queue(request, Operation.READ, name)
     check_json(request)

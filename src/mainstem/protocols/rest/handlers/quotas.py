@@ -19,7 +19,7 @@ OF_CLIENT = TextParameter("client_id", "Limits of this client id.")
 OF_ADDRESS = TextParameter("ip", "Limits of this address.")
 OF_DEFAULT = TextParameter(
     "default",
-    "user, client_id, ip, or user,client_id: limits of those who have none of their own.",
+    "user, client_id, ip, or user,client_id: the default for entities without their own limit.",
 )
 
 ENTITY = (OF_USER, OF_CLIENT, OF_ADDRESS, OF_DEFAULT)
@@ -29,18 +29,18 @@ _PARTS = {kind: part for part, kind in _KINDS.items()}
 
 
 async def list_quotas(site: HandlerContext, request: Request) -> Response:
-    """GET /v1/quotas: all, or those with the parts that the query names."""
+    """GET /v1/quotas: all, or those that match the query."""
     wanted = set(_asked(request))
     found = [entry for entry in site.broker.security.limits.all() if wanted <= set(entry.entity)]
     return PacedAnswer(site.held, [_shown(entry) for entry in found])
 
 
 async def put_quota(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/quotas: set some limits of one entity, take others away, keep the rest."""
+    """PUT /v1/quotas: set or remove limits of one entity; others are unchanged."""
     check_json(request)
     wanted = decode(await read_body(site, request), QuotaBody)
     if not wanted.limits:
-        raise bad_request("no limit is named", remedy="see /openapi.json")
+        raise bad_request("the body has no limits", remedy="see /openapi.json")
     given = ((_KINDS[name], getattr(wanted.entity, name)) for name in _KINDS)
     entity = entity_of((kind, name) for kind, name in given if name is not UNSET)
     await site.broker.security.limits.alter(caller_of(request), entity, wanted.limits)
@@ -48,13 +48,11 @@ async def put_quota(site: HandlerContext, request: Request) -> Response:
 
 
 async def delete_quota(site: HandlerContext, request: Request) -> Response:
-    """DELETE /v1/quotas: take all limits of one entity away."""
+    """DELETE /v1/quotas: remove all limits of one entity."""
     entity = entity_of(_asked(request))
     entry = _found(site, entity)
     if not entry.limits:
-        raise HttpError(
-            404, Problem("UNKNOWN_RESOURCE", "there are no limits of this entity", str(entity))
-        )
+        raise HttpError(404, Problem("UNKNOWN_RESOURCE", "this entity has no limits", str(entity)))
     changes = dict.fromkeys(entry.limits)
     await site.broker.security.limits.alter(caller_of(request), entity, changes)
     return json_answer(_shown(entry))

@@ -1,4 +1,4 @@
-"""Access rules over HTTP: list, add, remove. To change one is to remove it and add another."""
+"""Access rules over HTTP: list, add, remove. A rule is changed by deleting and adding it."""
 
 from typing import Final
 
@@ -40,13 +40,13 @@ RESOURCE = TextParameter(
 NAME = TextParameter("name", "Rules about this name.")
 PATTERN = TextParameter(
     "pattern",
-    "literal, prefixed or glob; match finds all rules that concern the name, however they put it.",
+    "literal, prefixed or glob; match finds all rules that apply to the name.",
 )
 OPERATION = TextParameter("operation", "Rules about this operation, such as read.")
 PERMISSION = TextParameter("permission", "allow or deny.")
 HOST = TextParameter("host", "Rules for this address.")
 EVERY = ChoiceParameter(
-    "all", "Must be true to remove every rule there is, where nothing else is said.",
+    "all", "Must be true to delete every rule, if no other parameter is given.",
     ("false", "true"),
 )  # fmt: skip
 
@@ -60,7 +60,7 @@ async def list_acls(site: HandlerContext, request: Request) -> Response:
 
 
 async def create_acls(site: HandlerContext, request: Request) -> Response:
-    """POST /v1/acls: all rules or none; those that are there already stay."""
+    """POST /v1/acls: add all rules or none; existing rules are kept."""
     check_json(request)
     wanted = decode(await read_body(site, request), AclsRequest)
     rules = [_rule(rule) for rule in wanted.rules]
@@ -69,11 +69,11 @@ async def create_acls(site: HandlerContext, request: Request) -> Response:
 
 
 async def delete_acls(site: HandlerContext, request: Request) -> Response:
-    """DELETE /v1/acls: the rules that the query finds."""
+    """DELETE /v1/acls: delete the rules that match the query."""
     wanted = _filter(request)
     if wanted == AclFilter() and EVERY.of(request) != "true":
         raise bad_request(
-            "this would remove every rule", remedy="say which rules are meant, or all=true"
+            "this would delete every rule", remedy="name the rules to delete, or set all=true"
         )
     [found] = await site.broker.security.rules.delete(caller_of(request), [wanted])
     return PacedAnswer(site.held, AclsDeleted([_shown(rule) for rule in found]))

@@ -1,4 +1,4 @@
-"""Users, roles and API tokens: who may log in, and what the names of rights stand for."""
+"""Users, roles and API tokens: list, describe, create, change, delete."""
 
 from msgspec.structs import asdict
 from starlette.requests import Request
@@ -52,7 +52,7 @@ async def get_user(site: HandlerContext, request: Request) -> Response:
 
 
 async def put_user(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/users/{name}: make a user (201), or give one a new password (200)."""
+    """PUT /v1/users/{name}: create a user (201), or set a new password (200)."""
     check_json(request)
     wanted = decode(await read_body(site, request), PasswordRequest)
     name = request.path_params["name"]
@@ -88,15 +88,15 @@ async def get_me(site: HandlerContext, request: Request) -> Response:
 
 
 async def put_my_password(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/me/password: for whoever has just shown the present one, and for nobody else.
+    """PUT /v1/me/password: requires a login with the current password.
 
-    A token or a certificate that fell into wrong hands does not become a password.
+    A stolen token or certificate must not be enough to set a password.
     """
     caller = caller_of(request)
     if caller.identity.method != PLAIN:
         raise InvalidRequest(
             ErrorCode.NOT_AUTHORIZED,
-            "a password is changed by showing the present one",
+            "changing a password requires a login with the current password",
             subject=str(caller.identity.principal),
             remedy="log in with name and password, or ask an administrator",
         )
@@ -123,7 +123,7 @@ async def get_role(site: HandlerContext, request: Request) -> Response:
 
 
 async def put_role(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/roles/{name}: make a role (201), or replace its rules (200)."""
+    """PUT /v1/roles/{name}: create a role (201), or replace its rules (200)."""
     check_json(request)
     wanted = decode(await read_body(site, request), RoleRequest)
     name = request.path_params["name"]
@@ -142,23 +142,23 @@ async def delete_role(site: HandlerContext, request: Request) -> Response:
 
 
 async def bind_role(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/roles/{name}/members/{principal}: give a role."""
+    """PUT /v1/roles/{name}/members/{principal}: grant a role."""
     return await _bound(site, request, bound=True)
 
 
 async def unbind_role(site: HandlerContext, request: Request) -> Response:
-    """DELETE /v1/roles/{name}/members/{principal}: take a role."""
+    """DELETE /v1/roles/{name}/members/{principal}: revoke a role."""
     return await _bound(site, request, bound=False)
 
 
 async def list_tokens(site: HandlerContext, request: Request) -> Response:
-    """GET /v1/tokens: one's own, or all for those who may see the cluster."""
+    """GET /v1/tokens: the caller's own tokens; all with DESCRIBE on the cluster."""
     found = site.broker.security.api_tokens.visible_to(caller_of(request))
     return PacedAnswer(site.held, [_token(token) for token in found])
 
 
 async def get_token(site: HandlerContext, request: Request) -> Response:
-    """GET /v1/tokens/{id}: never its text. One that the caller may not see is not there."""
+    """GET /v1/tokens/{id}: without the secret; 404 if the caller may not see it."""
     token_id = request.path_params["id"]
     for token in site.broker.security.api_tokens.visible_to(caller_of(request)):
         if token.id == token_id:
@@ -167,7 +167,7 @@ async def get_token(site: HandlerContext, request: Request) -> Response:
 
 
 async def create_token(site: HandlerContext, request: Request) -> Response:
-    """POST /v1/tokens: the only time that its text is told."""
+    """POST /v1/tokens: the only response that has the secret."""
     check_json(request)
     wanted = decode(await read_body(site, request), NewTokenRequest)
     owner = wanted.user and f"{USER}:{wanted.user}"

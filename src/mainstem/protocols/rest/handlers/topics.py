@@ -1,4 +1,4 @@
-"""Topics: list, look, create, alter, delete."""
+"""Topics: list, describe, create, alter, delete."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,9 +26,7 @@ from mainstem.security.quotas import MUTATIONS
 
 DEFAULT = -1
 
-INTERNAL = ChoiceParameter(
-    "internal", "Whether the topics that the node keeps for itself are listed.", ("false", "true")
-)
+INTERNAL = ChoiceParameter("internal", "Whether internal topics are listed.", ("false", "true"))
 
 
 async def list_topics(site: HandlerContext, request: Request) -> Response:
@@ -51,7 +49,7 @@ async def get_topic(site: HandlerContext, request: Request) -> Response:
 
 
 async def create_topic(site: HandlerContext, request: Request) -> Response:
-    """POST /v1/topics: create, never change."""
+    """POST /v1/topics: create; an existing topic is not changed."""
     check_json(request)
     wanted = decode(await read_body(site, request), NewTopicRequest)
     need_create(request, wanted.name)
@@ -60,14 +58,14 @@ async def create_topic(site: HandlerContext, request: Request) -> Response:
 
 
 async def put_topic(site: HandlerContext, request: Request) -> Response:
-    """PUT /v1/topics/{name}: create, or bring an existing topic to what is asked for."""
+    """PUT /v1/topics/{name}: create, or alter an existing topic to match the body."""
     name = request.path_params["name"]
     check_topic_name(name)
     check_json(request)
     body = await read_body(site, request)
     wanted = decode(body, TopicRequest) if body.strip() else TopicRequest()
     topic = site.broker.topics.by_name(name)
-    # Whoever may not see a topic is refused in the same words whether it is there or not.
+    # The refusal for a caller that may not see the topic is the same whether it exists or not.
     if topic is None or not may(request, Operation.DESCRIBE, ResourceType.TOPIC, name):
         need_create(request, name)
     if topic is None:
@@ -93,13 +91,13 @@ async def delete_topic(site: HandlerContext, request: Request) -> Response:
 
 
 def found(site: HandlerContext, name: str) -> Topic:
-    """The topic of that name, or the reason why there is none."""
+    """Return the topic of that name, or raise UNKNOWN_TOPIC."""
     check_topic_name(name)
     topic = site.broker.topics.by_name(name)
     if topic is None:
         raise InvalidRequest(
             ErrorCode.UNKNOWN_TOPIC,
-            "there is no topic of this name",
+            "no topic has this name",
             subject=name,
             remedy="create it with PUT /v1/topics/{name}, or list all with GET /v1/topics",
         )
@@ -107,10 +105,12 @@ def found(site: HandlerContext, name: str) -> Topic:
 
 
 def refuse_internal(topic: Topic) -> None:
-    """What the node keeps for itself is not for clients to write or delete."""
+    """Refuse a change of an internal topic."""
     if topic.internal:
         raise InvalidRequest(
-            ErrorCode.POLICY_VIOLATION, "only the node itself writes this topic", subject=topic.name
+            ErrorCode.POLICY_VIOLATION,
+            "the topic is internal; only nodes write it",
+            subject=topic.name,
         )
 
 
@@ -132,7 +132,7 @@ async def _create(site: HandlerContext, request: Request, name: str, wanted: Top
 async def _alter(
     site: HandlerContext, request: Request, topic: Topic, wanted: TopicRequest
 ) -> None:
-    """Check the whole request first, so that half of it is not applied."""
+    """Alter a topic; the whole request is validated before any part is applied."""
     refuse_internal(topic)
     present = len(topic.streams)
     replicas = max(len(stream.last.replicas) for stream in topic.streams)
@@ -165,7 +165,7 @@ def _conflict(
 ) -> InvalidRequest:
     return InvalidRequest(
         ErrorCode.TOPIC_EXISTS,
-        f"the topic exists with {present} {what}, {wanted} were asked for",
+        f"the topic exists with {present} {what}, {wanted} were requested",
         subject=topic.name,
         remedy=f"the number of {what} {rule}; leave it out to keep it",
     )
@@ -215,7 +215,7 @@ def _described(site: HandlerContext, request: Request, topic: Topic) -> TopicAns
 
 
 def offsets(site: HandlerContext, topic: str, stream: Stream) -> tuple[int, int]:
-    """Start and committed end; the catalogue's idea of them where another node writes."""
+    """Start and committed end; those in the catalogue if another node writes the stream."""
     try:
         writer = site.broker.streams.partition(topic, stream.id.partition)
     except MainstemError:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, written from the table of addresses and the types of their bodies."""
+"""The OpenAPI 3.1 document, written from the table of routes and the types of their bodies."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ _SCHEMES: Schema = {
     },
     "certificate": {"type": "mutualTLS"},
 }
-_RAW_BODY: Schema = {"type": "string", "description": "The value of one message, as it stands."}
+_RAW_BODY: Schema = {"type": "string", "description": "The value of one message, unencoded."}
 
 
 def document(addresses: Iterable[Address], version: str) -> Schema:
-    """The whole document."""
+    """Return the OpenAPI document of these addresses."""
     listed = list(addresses)
     types = [
         kind for address in listed for op in address.operations.values() for kind in _types(op)
@@ -48,7 +48,7 @@ def document(addresses: Iterable[Address], version: str) -> Schema:
             _IN_PATH.sub(r"{\1}", address.path): _path(address, by_type) for address in listed
         },
         "components": {"schemas": components, "securitySchemes": _SCHEMES},
-        # The empty one is first: a listener that asks for no login takes none.
+        # The empty scheme comes first: a listener may require no login.
         "security": [{}, *({name: []} for name in _SCHEMES)],
     }
 

@@ -1,7 +1,7 @@
-"""One address, its methods, and what each of them takes and gives.
+"""One path, its methods, and the parameters and bodies of each.
 
-The table of operations (``routes``) is what requests are dispatched by and what the OpenAPI
-document is written from, so an address cannot be served and not described, or the other way round.
+Requests are dispatched by the table of operations (``routes``), and the OpenAPI document is written
+from it, so every path that is served is described and vice versa.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,18 +19,18 @@ Handler = Callable[[HandlerContext, Request], Awaitable[Response]]
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One method of one address.
+    """One method of one path.
 
     Args:
-        handler: serves it.
-        summary: one line for the document.
-        answer: the type of the answer's body, or a JSON schema where there is no type.
-        media_type: of the answer.
-        status: of the answer when all is well.
-        body: the types that the request's body may have.
+        handler: serves the request.
+        summary: one line for the OpenAPI document.
+        answer: the type of the response body, or a JSON schema where there is no type.
+        media_type: of the response.
+        status: of a successful response.
+        body: the types that the request body may have.
         parameters: of the query.
-        refusals: the statuses a caller should expect beside 400, 500 and 503.
-        right: what the caller must be allowed; handlers look themselves where it depends on more.
+        refusals: the error statuses besides 400, 500 and 503.
+        right: what the caller must be allowed; handlers check rights that depend on the body.
     """
 
     handler: Handler
@@ -45,7 +45,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True):
-    """A path template in Starlette's notation and the operations behind it."""
+    """A path template in Starlette's notation and its operations by method."""
 
     path: str
     operations: dict[str, Operation]

@@ -1,7 +1,7 @@
 """Parameters in a path or a query: parsed strictly, described by the same object that parses them.
 
-``limit=abc`` is answered with a reason, never guessed at. A name that a route does not know and one
-given twice are refused as well, because a misspelt parameter would otherwise silently do nothing.
+``limit=abc`` is refused with a reason. Unknown and repeated names are refused as well, because a
+misspelt parameter would otherwise be ignored silently.
 """
 
 import re
@@ -21,14 +21,14 @@ Schema = dict[str, object]
 
 
 class Parameter:
-    """One parameter of the query; subclasses say what it may be."""
+    """One parameter of the query; subclasses define its type."""
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
         self.description = description
 
     def text(self, request: Request) -> str | None:
-        """What was given, as it stands."""
+        """The unparsed value, or None."""
         return request.query_params.get(self.name)
 
     def schema(self) -> Schema:
@@ -36,7 +36,7 @@ class Parameter:
         return {"type": "string"}
 
     def refused(self, text: str, allowed: str) -> HttpError:
-        """The answer to a value that is not allowed."""
+        """The error for a value that is not allowed."""
         shown = text[:_SHOWN_LENGTH_MAX]
         return bad_request(
             f"{self.name}={shown!r} is not allowed", subject=self.name, remedy=f"allowed: {allowed}"
@@ -52,7 +52,7 @@ class TextParameter(Parameter):
 
 
 class IntegerParameter(Parameter):
-    """A whole number between two bounds, both allowed."""
+    """An integer between two inclusive bounds."""
 
     def __init__(self, name: str, description: str, *, at_least: int, at_most: int) -> None:
         super().__init__(name, description)
@@ -75,7 +75,7 @@ class IntegerParameter(Parameter):
 
 
 class ChoiceParameter(Parameter):
-    """One of a few words."""
+    """One of a fixed set of words."""
 
     def __init__(self, name: str, description: str, choices: tuple[str, ...]) -> None:
         super().__init__(name, description)
@@ -96,7 +96,7 @@ class ChoiceParameter(Parameter):
 
 
 class TimeParameter(Parameter):
-    """A moment: milliseconds since 1970, or a date and time in ISO 8601 (UTC unless it says)."""
+    """A time: milliseconds since 1970, or ISO 8601 (UTC unless it has an offset)."""
 
     def of(self, request: Request) -> int | None:
         """Milliseconds since 1970, or None."""
@@ -141,12 +141,12 @@ class OffsetParameter(Parameter):
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ASCII digits write; None for anything else."""
+    """Parse ASCII digits as an integer; None for anything else."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def check_names(request: Request, parameters: Iterable[Parameter]) -> None:
-    """Refuse a query with a name that is not known or that comes twice."""
+    """Refuse a query with an unknown or repeated parameter."""
     known = {parameter.name for parameter in parameters}
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
@@ -160,5 +160,5 @@ def check_names(request: Request, parameters: Iterable[Parameter]) -> None:
         raise bad_request(
             "unknown query parameter",
             subject=name[:_SHOWN_LENGTH_MAX],
-            remedy=remedy if known else "this address takes no parameters",
+            remedy=remedy if known else "this path takes no parameters",
         )

@@ -1,4 +1,4 @@
-"""The part of the table of routes that is about queues, exchanges and bindings."""
+"""The routes for queues, exchanges and bindings."""
 
 from mainstem.protocols.rest.handlers import exchanges, queues
 from mainstem.protocols.rest.queue_access import NAMESPACE
@@ -28,7 +28,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=queues.list_queues,
-                summary="All queues of a namespace.",
+                summary="List queues of a namespace.",
                 answer=list[QueueAnswer],
                 parameters=(NAMESPACE,),
             )
@@ -39,14 +39,14 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=queues.browse_queue,
-                summary="Look at messages of a queue without taking them.",
+                summary="Browse messages of a queue without consuming them.",
                 answer=list[QueuedMessage],
                 parameters=(NAMESPACE, queues.START, queues.LIMIT),
                 refusals=(403, 404),
             ),
             "POST": Operation(
                 handler=exchanges.publish_to_queue,
-                summary="Publish to a queue; answered once it is stored.",
+                summary="Publish to a queue; the response is sent once the message is stored.",
                 answer=Accepted,
                 body=_MESSAGES,
                 parameters=(NAMESPACE,),
@@ -59,7 +59,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "POST": Operation(
                 handler=queues.take_messages,
-                summary="Take messages of a queue; they are settled by being taken.",
+                summary="Consume messages of a queue with automatic acknowledgement.",
                 answer=list[QueuedMessage],
                 body=(TakeRequest,),
                 parameters=(NAMESPACE,),
@@ -72,7 +72,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "POST": Operation(
                 handler=queues.purge_queue,
-                summary="Drop all messages of a queue that nobody has in hand.",
+                summary="Purge a queue: delete all messages except unsettled deliveries.",
                 answer=Counted,
                 parameters=(NAMESPACE,),
                 refusals=(403, 404),
@@ -84,7 +84,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "POST": Operation(
                 handler=queues.move_messages,
-                summary="Move messages to another queue, or dead letters back where they died.",
+                summary="Move messages to another queue, or dead letters back to their origin.",
                 answer=Counted,
                 body=(MoveRequest,),
                 parameters=(NAMESPACE,),
@@ -97,14 +97,14 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=queues.get_queue,
-                summary="One queue.",
+                summary="Describe a queue.",
                 answer=QueueAnswer,
                 parameters=(NAMESPACE,),
                 refusals=(403, 404),
             ),
             "PUT": Operation(
                 handler=queues.put_queue,
-                summary="Declare a queue (201), or find it as it should be (200).",
+                summary="Declare a queue: created (201), or it exists with these settings (200).",
                 answer=QueueAnswer,
                 body=(QueueRequest,),
                 parameters=(NAMESPACE,),
@@ -124,7 +124,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=exchanges.list_exchanges,
-                summary="All exchanges of a namespace.",
+                summary="List exchanges of a namespace.",
                 answer=list[ExchangeAnswer],
                 parameters=(NAMESPACE,),
             )
@@ -168,13 +168,13 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=exchanges.list_bindings,
-                summary="All bindings of a namespace.",
+                summary="List bindings of a namespace.",
                 answer=list[BindingBody],
                 parameters=(NAMESPACE,),
             ),
             "POST": Operation(
                 handler=exchanges.post_binding,
-                summary="Let messages of an exchange go to a queue, or to another exchange.",
+                summary="Bind a queue or an exchange to an exchange.",
                 answer=BindingBody,
                 status=201,
                 body=(BindingBody,),
@@ -183,7 +183,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
             ),
             "DELETE": Operation(
                 handler=exchanges.delete_binding,
-                summary="End a binding.",
+                summary="Delete a binding.",
                 answer=BindingBody,
                 parameters=(
                     NAMESPACE,

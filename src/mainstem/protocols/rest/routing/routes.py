@@ -1,4 +1,4 @@
-"""The table of everything that is served over HTTP."""
+"""The table of all HTTP routes."""
 
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.handlers import groups, ops, peek, produce, topics
@@ -52,7 +52,7 @@ def _on_group(operation: Allowed) -> Right:
 _READ_MESSAGES = Operation(
     handler=peek.peek,
     right=_on_topic(Allowed.READ),
-    summary="Look at messages of one partition.",
+    summary="Read messages of one partition.",
     answer=list[MessageAnswer],
     parameters=(peek.PARTITION, peek.OFFSET, peek.FROM_TIMESTAMP, peek.LIMIT, peek.ENCODING),
     refusals=(404, 416),
@@ -60,7 +60,7 @@ _READ_MESSAGES = Operation(
 _STORE_MESSAGES = Operation(
     handler=produce.produce,
     right=_on_topic(Allowed.WRITE),
-    summary="Store messages; answered once they are as durable as the topic asks.",
+    summary="Store messages; the response is sent once they are as durable as the topic requires.",
     answer=MessagesStored,
     body=(MessagesRequest, MessageRequest, list[MessageRequest]),
     parameters=(peek.PARTITION, produce.KEY, produce.TIMESTAMP),
@@ -85,7 +85,7 @@ ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=ops.get_broker,
                 right=SEE_CLUSTER,
-                summary="This node.",
+                summary="Describe this node.",
                 answer=BrokerAnswer,
             )
         },
@@ -95,7 +95,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=topics.list_topics,
-                summary="All topics.",
+                summary="List topics.",
                 answer=list[TopicLine],
                 parameters=(topics.INTERNAL,),
             ),
@@ -115,13 +115,13 @@ ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=topics.get_topic,
                 right=_on_topic(Allowed.DESCRIBE),
-                summary="One topic with its partitions.",
+                summary="Describe a topic and its partitions.",
                 answer=TopicAnswer,
                 refusals=(404,),
             ),
             "PUT": Operation(
                 handler=topics.put_topic,
-                summary="Create a topic (201), or bring it to what is asked for (200).",
+                summary="Create a topic (201), or alter an existing one to match the body (200).",
                 answer=TopicAnswer,
                 body=(TopicRequest,),
                 refusals=(403, 408, 409, 413, 415),
@@ -140,7 +140,7 @@ ADDRESSES: tuple[Address, ...] = (
         "/v1/groups",
         {
             "GET": Operation(
-                handler=groups.list_groups, summary="All groups.", answer=list[GroupLine]
+                handler=groups.list_groups, summary="List groups.", answer=list[GroupLine]
             )
         },
     ),
@@ -150,14 +150,14 @@ ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=groups.get_group,
                 right=_on_group(Allowed.DESCRIBE),
-                summary="One group with its members and positions.",
+                summary="Describe a group: members, committed offsets and lag.",
                 answer=GroupAnswer,
                 refusals=(404,),
             ),
             "DELETE": Operation(
                 handler=groups.delete_group,
                 right=_on_group(Allowed.DELETE),
-                summary="Delete an empty group and its positions.",
+                summary="Delete an empty group and its committed offsets.",
                 answer=GroupDeleted,
                 refusals=(404, 409),
             ),
@@ -171,7 +171,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_health,
-                summary="How the node is; 503 when something needs an operator.",
+                summary="Health of the node; 503 if something needs an operator.",
                 answer=_HEALTH,
             )
         },
@@ -181,7 +181,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_live,
-                summary="503 asks for a restart of the process.",
+                summary="Liveness; 503 if the process should be restarted.",
                 answer=Probe,
             )
         },
@@ -191,7 +191,7 @@ ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=ops.get_ready,
-                summary="503 asks to send clients elsewhere for now.",
+                summary="Readiness; 503 if clients should use another node for now.",
                 answer=Probe,
             )
         },
@@ -202,7 +202,7 @@ ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=ops.get_metrics,
                 right=SEE_CLUSTER,
-                summary="Every metric in Prometheus' text format.",
+                summary="All metrics in Prometheus' text format.",
                 answer=_TEXT,
                 media_type="text/plain",
             )
@@ -214,7 +214,7 @@ ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=ops.get_metrics_json,
                 right=SEE_CLUSTER,
-                summary="The figures a person looks for first.",
+                summary="The most important metrics as JSON.",
                 answer=_FIGURES,
             )
         },

@@ -1,4 +1,4 @@
-"""The part of the table of routes that is about users, roles, tokens, rules and quotas."""
+"""The routes for users, roles, tokens, rules and quotas."""
 
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.handlers import quotas, rules, security
@@ -30,7 +30,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=security.get_me,
-                summary="Whom the node takes you for.",
+                summary="The authenticated user, its groups and roles.",
                 answer=MeAnswer,
             )
         },
@@ -40,7 +40,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
         {
             "PUT": Operation(
                 handler=security.put_my_password,
-                summary="Change your own password, logged in by the present one.",
+                summary="Change your own password; requires a login with the current one.",
                 answer=UserAnswer,
                 body=(PasswordRequest,),
                 refusals=(408, 413, 415),
@@ -53,7 +53,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=security.list_users,
                 right=SEE_CLUSTER,
-                summary="Everybody who can log in, or has roles.",
+                summary="List users that have a password or roles.",
                 answer=list[UserAnswer],
             )
         },
@@ -64,14 +64,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=security.get_user,
                 right=SEE_CLUSTER,
-                summary="One user.",
+                summary="Describe a user.",
                 answer=UserAnswer,
                 refusals=(403, 404),
             ),
             "PUT": Operation(
                 handler=security.put_user,
                 right=_ALTER_CLUSTER,
-                summary="Make a user (201), or give one a new password (200).",
+                summary="Create a user (201), or set a new password (200).",
                 answer=UserAnswer,
                 body=(PasswordRequest,),
                 refusals=(403, 408, 413, 415),
@@ -79,7 +79,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "DELETE": Operation(
                 handler=security.delete_user,
                 right=_ALTER_CLUSTER,
-                summary="Forget a user's password, roles and tokens.",
+                summary="Delete a user's password, roles and tokens.",
                 answer=Deleted,
                 refusals=(403, 404),
             ),
@@ -91,7 +91,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=security.list_roles,
                 right=SEE_CLUSTER,
-                summary="All roles and who has them.",
+                summary="List roles and their members.",
                 answer=list[RoleAnswer],
             )
         },
@@ -102,14 +102,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=security.get_role,
                 right=SEE_CLUSTER,
-                summary="One role and who has it.",
+                summary="Describe a role and its members.",
                 answer=RoleAnswer,
                 refusals=(403, 404),
             ),
             "PUT": Operation(
                 handler=security.put_role,
                 right=_ALTER_CLUSTER,
-                summary="Make a role (201), or replace its rules (200).",
+                summary="Create a role (201), or replace its rules (200).",
                 answer=RoleAnswer,
                 body=(RoleRequest,),
                 refusals=(403, 408, 413, 415),
@@ -117,7 +117,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "DELETE": Operation(
                 handler=security.delete_role,
                 right=_ALTER_CLUSTER,
-                summary="Forget a role.",
+                summary="Delete a role.",
                 answer=Deleted,
                 refusals=(403, 404),
             ),
@@ -129,14 +129,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "PUT": Operation(
                 handler=security.bind_role,
                 right=_ALTER_CLUSTER,
-                summary="Give a role to a user or a group.",
+                summary="Grant a role to a user or a group.",
                 answer=BindingAnswer,
                 refusals=(403, 404),
             ),
             "DELETE": Operation(
                 handler=security.unbind_role,
                 right=_ALTER_CLUSTER,
-                summary="Take a role away.",
+                summary="Revoke a role.",
                 answer=BindingAnswer,
                 refusals=(403, 404),
             ),
@@ -147,12 +147,12 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=security.list_tokens,
-                summary="Your API tokens, or all of them for those who may see the cluster.",
+                summary="List your API tokens; all tokens with DESCRIBE on the cluster.",
                 answer=list[TokenAnswer],
             ),
             "POST": Operation(
                 handler=security.create_token,
-                summary="Make an API token; its text is told this once.",
+                summary="Create an API token; its secret is returned only once.",
                 answer=TokenCreated,
                 status=201,
                 body=(NewTokenRequest,),
@@ -165,13 +165,13 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
         {
             "GET": Operation(
                 handler=security.get_token,
-                summary="One of the API tokens that you may see; never its text.",
+                summary="Describe an API token, without its secret.",
                 answer=TokenAnswer,
                 refusals=(404,),
             ),
             "DELETE": Operation(
                 handler=security.delete_token,
-                summary="Let an API token be worth nothing.",
+                summary="Revoke an API token.",
                 answer=Deleted,
                 refusals=(403, 404),
             ),
@@ -183,7 +183,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=rules.list_acls,
                 right=SEE_CLUSTER,
-                summary="Access rules.",
+                summary="List access rules.",
                 answer=list[AclBody],
                 parameters=rules.FILTER,
             ),
@@ -199,7 +199,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "DELETE": Operation(
                 handler=rules.delete_acls,
                 right=_ALTER_CLUSTER,
-                summary="Remove the access rules that the query finds.",
+                summary="Delete the access rules that match the query.",
                 answer=AclsDeleted,
                 parameters=(*rules.FILTER, rules.EVERY),
                 refusals=(403,),
@@ -212,14 +212,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "GET": Operation(
                 handler=quotas.list_quotas,
                 right=Right(Allowed.DESCRIBE_CONFIGS),
-                summary="Limits of users, client ids and addresses.",
+                summary="List quotas of users, client ids and addresses.",
                 answer=list[QuotaBody],
                 parameters=quotas.ENTITY,
             ),
             "PUT": Operation(
                 handler=quotas.put_quota,
                 right=Right(Allowed.ALTER_CONFIGS),
-                summary="Set limits of one user, client id or address; null takes one away.",
+                summary="Set quotas of one user, client id or address; null removes a limit.",
                 answer=QuotaBody,
                 body=(QuotaBody,),
                 refusals=(403, 408, 413, 415),
@@ -227,7 +227,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
             "DELETE": Operation(
                 handler=quotas.delete_quota,
                 right=Right(Allowed.ALTER_CONFIGS),
-                summary="Take all limits of one user, client id or address away.",
+                summary="Delete all quotas of one user, client id or address.",
                 answer=QuotaBody,
                 parameters=quotas.ENTITY,
                 refusals=(403, 404),

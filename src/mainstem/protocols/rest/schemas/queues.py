@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests and answers about queues, exchanges and bindings."""
+"""Bodies of HTTP requests and responses about queues, exchanges and bindings."""
 
 from typing import Annotated, Any
 
@@ -22,17 +22,17 @@ class QueueAnswer(Struct, frozen=True, kw_only=True):
     exclusive: bool
     auto_delete: bool
     arguments: Arguments
-    ready: Annotated[int, Meta(description="Messages that a consumer could have now.")]
-    unsettled: Annotated[int, Meta(description="Messages that somebody has in hand.")]
-    delayed: Annotated[int, Meta(description="Messages that wait for their time.")]
-    dying: Annotated[int, Meta(description="Messages whose dead letter is on its way.")]
+    ready: Annotated[int, Meta(description="Messages ready for delivery.")]
+    unsettled: Annotated[int, Meta(description="Messages delivered and not yet settled.")]
+    delayed: Annotated[int, Meta(description="Messages whose delay has not passed.")]
+    dying: Annotated[int, Meta(description="Messages whose dead letter is being published.")]
     total: int
     total_bytes: int
     consumers: int
 
 
 class QueueRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a queue should be like."""
+    """The desired queue."""
 
     durable: bool = True
     auto_delete: bool = False
@@ -41,50 +41,50 @@ class QueueRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str,
         Meta(
             pattern="^(fail|ignore|override)$",
-            description="What to do where the queue is there and differs.",
+            description="What to do if the queue exists with other settings.",
         ),
     ] = "fail"
 
 
 class QueueDeleted(Struct, frozen=True, kw_only=True):
-    """The queue is gone, with so many messages that were ready."""
+    """The deleted queue, and how many ready messages it had."""
 
     deleted: str
     messages: int
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """How many messages it was."""
+    """The number of messages affected."""
 
     messages: int
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """Messages that were published: stored, and of these how many reach no queue."""
+    """How many messages were stored, and how many of these were routed to no queue."""
 
     stored: int
     unrouted: int
 
 
 class TakeRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many messages to take; what was taken is settled."""
+    """How many messages to consume; they are acknowledged at once."""
 
     count: Annotated[int, Meta(ge=1, le=TAKEN_MAX)] = 1
 
 
 class MoveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which messages go where; without a destination dead letters go back where they died first."""
+    """Messages to move; without a destination, dead letters return to x-first-death-queue."""
 
     destination: str | None = None
     where: Annotated[
         dict[str, str],
-        Meta(description="reason, queue, exchange, key, attempts, header.<name>; * is anything."),
+        Meta(description="reason, queue, exchange, key, attempts, header.<name>; * matches all."),
     ] = {}
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class DeathAnswer(Struct, frozen=True, kw_only=True):
-    """One death of a message."""
+    """One dead-lettering of a message (an entry of x-death)."""
 
     queue: str
     reason: str
@@ -112,7 +112,7 @@ class QueuedMessage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExchangeAnswer(Struct, frozen=True, kw_only=True):
-    """One exchange, and the topic that keeps what is published to it."""
+    """One exchange, and the topic that stores its messages."""
 
     name: str
     namespace: str
@@ -127,26 +127,24 @@ class ExchangeAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an exchange should be like."""
+    """The desired exchange."""
 
     type: str = "direct"
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    shared: Annotated[
-        bool, Meta(description="Take over a topic of that name that is there already.")
-    ] = False
+    shared: Annotated[bool, Meta(description="Use an existing topic of that name.")] = False
     arguments: Arguments = {}
 
 
 class ExchangeDeleted(Struct, frozen=True, kw_only=True):
-    """The exchange is gone."""
+    """The deleted exchange."""
 
     deleted: str
 
 
 class BindingBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A way from an exchange to a queue, or to another exchange."""
+    """A binding of an exchange to a queue, or to another exchange."""
 
     source: str
     destination: str

@@ -1,4 +1,4 @@
-"""Bodies of the routes about users, roles, tokens, rules and quotas. No secret is in any answer."""
+"""Bodies of the routes about users, roles, tokens, rules and quotas. Responses have no secrets."""
 
 from enum import IntEnum
 from typing import Annotated, Final, TypeVar
@@ -20,7 +20,7 @@ class PasswordRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UserAnswer(Struct, frozen=True):
-    """Somebody who can log in, or who has roles."""
+    """A user that has a password or roles."""
 
     name: str
     mechanisms: list[str]
@@ -28,10 +28,10 @@ class UserAnswer(Struct, frozen=True):
 
 
 class MeAnswer(Struct, frozen=True):
-    """Who the node takes the sender for, and what that rests on.
+    """The authenticated user, and how it was authenticated.
 
-    ``roles`` are those of the principal and its groups; ``only_roles``: whatever these allow, the
-    login is limited to as much of it as the named roles allow; ``until_ms`` is when it ends.
+    ``roles`` are those of the principal and its groups. If ``only_roles`` is set, the login has
+    only rights that these roles have as well. ``until_ms`` is when the login expires.
     """
 
     principal: str
@@ -43,7 +43,7 @@ class MeAnswer(Struct, frozen=True):
 
 
 class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of a role, in words."""
+    """One rule of a role."""
 
     resource: str
     operation: str
@@ -53,13 +53,13 @@ class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RoleRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a role consists of."""
+    """The rules of a role."""
 
     rules: list[RuleBody]
 
 
 class RoleAnswer(Struct, frozen=True):
-    """A role and who has it."""
+    """A role and its members."""
 
     name: str
     built_in: bool
@@ -68,14 +68,14 @@ class RoleAnswer(Struct, frozen=True):
 
 
 class BindingAnswer(Struct, frozen=True):
-    """Somebody and all the roles he has."""
+    """A principal and all its roles."""
 
     principal: str
     roles: list[str]
 
 
 class NewTokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """An API token to be made; without ``roles`` it may do what its user may."""
+    """An API token to create; without ``roles`` it has all rights of its user."""
 
     name: str = ""
     user: str | None = None
@@ -84,7 +84,7 @@ class NewTokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenAnswer(Struct, frozen=True):
-    """An API token, without its text."""
+    """An API token, without its secret."""
 
     id: str
     owner: str
@@ -95,13 +95,13 @@ class TokenAnswer(Struct, frozen=True):
 
 
 class TokenCreated(TokenAnswer, frozen=True, kw_only=True):
-    """A new API token with its text."""
+    """A new API token with its secret."""
 
     token: str
 
 
 class AclBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One access rule, in words; ``User:*`` is everybody."""
+    """One access rule; ``User:*`` is every user."""
 
     principal: str
     resource: str
@@ -113,21 +113,21 @@ class AclBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AclsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rules to be added: all of them, or none."""
+    """Rules to add: all of them, or none."""
 
     rules: Annotated[list[AclBody], Meta(min_length=1, max_length=RULES_PER_REQUEST_MAX)]
 
 
 class AclsDeleted(Struct, frozen=True):
-    """The rules that are gone."""
+    """The deleted rules."""
 
     deleted: list[AclBody]
 
 
 class EntityBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Whom limits concern: a user, a client id, both together, or an address.
+    """To what limits apply: a user, a client id, both together, or an address.
 
-    A part that is null stands for everybody without limits of his own.
+    A part that is null is the default for all entities without a limit of their own.
     """
 
     user: str | UnsetType | None = UNSET
@@ -136,7 +136,7 @@ class EntityBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits per second of one entity; in a request, null takes a limit away."""
+    """Limits per second of one entity; in a request, null removes a limit."""
 
     entity: EntityBody
     limits: dict[str, float | None]
@@ -149,7 +149,7 @@ class Deleted(Struct, frozen=True):
 
 
 def number_of(kind: type[NumberT], word: str, *, least: int = 2) -> NumberT:
-    """A word of the body as the number it stands for; words of filters only are below ``least``."""
+    """Parse an enum name of the body; values below ``least`` are allowed in filters only."""
     try:
         found = kind[word.upper().replace("-", "_")]
     except KeyError:
@@ -161,10 +161,10 @@ def number_of(kind: type[NumberT], word: str, *, least: int = 2) -> NumberT:
 
 
 def in_full(principal: str) -> str:
-    """``User:alice``, for which bodies and addresses may say ``alice``."""
+    """``User:alice`` for ``alice``, the short form in bodies and paths."""
     return principal if ":" in principal else f"{USER}:{principal}"
 
 
 def word_of(number: IntEnum) -> str:
-    """The word that bodies use for a number."""
+    """The name that bodies use for an enum value."""
     return number.name.lower()

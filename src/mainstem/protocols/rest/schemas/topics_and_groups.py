@@ -1,8 +1,8 @@
-"""Every body that travels over HTTP, as types.
+"""Bodies of the routes about topics, messages, groups and the node.
 
-Answers are encoded from them, requests decoded into them, and the OpenAPI document is written from
-them, so the three cannot differ. The names are those that StrikeMQ's REST interface gave its
-fields; what it did not have is added.
+Responses are encoded from these types, requests are decoded into them, and the OpenAPI document is
+written from them, so the three cannot differ. Field names are those of StrikeMQ's REST interface
+where it has the field.
 """
 
 from typing import Annotated
@@ -14,7 +14,7 @@ from mainstem.model.limits import PARTITIONS_PER_TOPIC_MAX
 TIMESTAMP_MAX = 2**63 - 1
 
 Encoding = Annotated[
-    str, Meta(pattern="^(text|base64)$", description="How the bytes are written: text or base64.")
+    str, Meta(pattern="^(text|base64)$", description="Encoding of the bytes: text or base64.")
 ]
 PartitionNumber = Annotated[
     int, Meta(ge=0, lt=PARTITIONS_PER_TOPIC_MAX, description="Number of the partition, from 0.")
@@ -68,9 +68,9 @@ class PartitionAnswer(Struct, frozen=True, kw_only=True):
 
 
 class TopicAnswer(Struct, frozen=True, kw_only=True):
-    """One topic in full. ``configs`` holds what was set on it, not the defaults.
+    """One topic in full. ``configs`` has the settings of the topic, without defaults.
 
-    Null is for those who may see the topic and not its settings.
+    It is null if the caller may see the topic but not its settings.
     """
 
     name: str
@@ -82,24 +82,24 @@ class TopicAnswer(Struct, frozen=True, kw_only=True):
 
 
 class TopicRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a topic should be like; what is not said stays as it is, or is the default."""
+    """The desired topic; a field that is left out is unchanged, or the default."""
 
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_PER_TOPIC_MAX)] | None = None
     replication_factor: Annotated[int, Meta(ge=1, le=32767)] | None = None
     configs: Annotated[
         dict[str, str | int | float | bool | None],
-        Meta(description="Settings by Kafka's names; null takes one back to its default."),
+        Meta(description="Settings by Kafka's names; null resets one to its default."),
     ] = {}
 
 
 class NewTopicRequest(TopicRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic to create; refused if there is one of that name."""
+    """A topic to create; refused if a topic of that name exists."""
 
     name: str
 
 
 class TopicDeleted(Struct, frozen=True, kw_only=True):
-    """The topic is gone."""
+    """The deleted topic."""
 
     deleted: str
     partitions_removed: int
@@ -114,7 +114,7 @@ class HeaderAnswer(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MessageAnswer(Struct, frozen=True, kw_only=True, gc=False):
-    """One stored message. Posting it again as it stands stores the same key, value and headers."""
+    """One stored message. It can be posted again and stores the same key, value and headers."""
 
     offset: int
     timestamp: int
@@ -137,9 +137,9 @@ class HeaderRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class MessageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """One message to store.
 
-    Key and value are text, or bytes in base64 where the encoding says so; a value that is an
-    object, an array, a number or a boolean is stored as the JSON text it was sent as. ``offset``
-    is accepted and not looked at, so that what was read can be posted.
+    Key and value are text, or bytes in base64 if the encoding is base64; a value that is an
+    object, an array, a number or a boolean is stored as the JSON text that was sent. ``offset``
+    is ignored; it is accepted so that a message that was read can be posted.
     """
 
     value: Annotated[Raw, Meta(description="Text, base64, any JSON, or null for a tombstone.")]
@@ -172,17 +172,17 @@ class StoredPart(Struct, frozen=True):
 
 
 class PlaceAnswer(Struct, frozen=True, gc=False):
-    """Where one message is stored."""
+    """Partition and offset of one stored message."""
 
     partition: int
     offset: int
 
 
 class MessagesStored(Struct, frozen=True, kw_only=True):
-    """The messages are stored as durably as their topic asks.
+    """The messages are stored as durably as their topic requires.
 
-    ``partition`` and ``base_offset`` are those of the first message; ``offsets`` has every
-    message's place, in the order of the request.
+    ``partition`` and ``base_offset`` are those of the first message; ``offsets`` has partition
+    and offset of every message, in the order of the request.
     """
 
     topic: str
@@ -193,7 +193,7 @@ class MessagesStored(Struct, frozen=True, kw_only=True):
 
 
 class PartlyStored(Struct, frozen=True, kw_only=True):
-    """Not everything was stored; ``parts`` says what was."""
+    """Not all messages were stored; ``parts`` lists what was."""
 
     code: str
     cause: str
@@ -225,7 +225,7 @@ class MemberAnswer(Struct, frozen=True, kw_only=True):
 
 
 class PositionAnswer(Struct, frozen=True, kw_only=True):
-    """How far a group is in one partition; without the partition there is no end and no lag."""
+    """Progress of a group in one partition; the end is null if no node reports it in time."""
 
     topic: str
     partition: int
@@ -238,7 +238,7 @@ class PositionAnswer(Struct, frozen=True, kw_only=True):
 class GroupAnswer(Struct, frozen=True, kw_only=True):
     """One group in full; the keys of ``committed_offsets`` are ``topic-partition``.
 
-    A share group's positions are where its first records are that are not done.
+    The offset of a share group is that of its first record that is not completed.
     """
 
     group_id: str
@@ -255,12 +255,12 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GroupDeleted(Struct, frozen=True, kw_only=True):
-    """The group and its positions are gone."""
+    """The deleted group."""
 
     deleted: str
 
 
 class Probe(Struct, frozen=True):
-    """The answer to a probe of liveness or readiness."""
+    """The response to a probe of liveness or readiness."""
 
     status: str

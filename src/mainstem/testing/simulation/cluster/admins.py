@@ -1,8 +1,8 @@
-"""Who changes the catalogue in ``simulator``, through any node, and what was answered.
+"""Administrators of ``simulator``, which change the catalogue through any node, and their history.
 
-Administrators create, grow, configure and delete topics, users and rules, look at them, and send a
-command again when they were not told what became of it. Every object's history must be one that
-can have happened one command after the other (``linearizability``).
+They create, extend, configure and delete topics, users and rules, read them, and send a command
+again when its outcome is unknown. The history of every object must be linearizable
+(``linearizability``).
 """
 
 import asyncio
@@ -44,15 +44,15 @@ from mainstem.testing.simulation.cluster.clients import GuaranteeViolated
 from mainstem.testing.simulation.cluster.node import SimNode
 from mainstem.testing.simulation.linearizability import TimedCommand, Undecided, is_linearizable
 
-# Of a user: the password. Of a rule: whether it is there. Of a topic: what is seen of it (id,
-# partitions, settings; None: nothing) and the ids that were ever used for its name.
+# Of a user: the password. Of a rule: whether it exists. Of a topic: id, partitions and settings
+# (None if it does not exist) and the ids that were ever used for its name.
 State = Any
 Step = Callable[[State], Iterable[State]]
 
 TOPICS: Final = 3
 PARTITIONS_MAX: Final = 3
 REPLICAS: Final = 3
-# What these refusals say of the object is certain; others say nothing of it.
+# These errors determine the state of the object; others do not.
 CONCLUSIVE: Final = frozenset(
     {
         ErrorCode.TOPIC_EXISTS,
@@ -65,12 +65,12 @@ CONCLUSIVE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A command on one object, and what it does where it fits.
+    """A command on one object, and its effect if it applies.
 
     Attributes:
-        subject: which object.
-        command: what is sent.
-        after: the object afterwards; None where the command does not fit.
+        subject: the object.
+        command: the command that is sent.
+        after: returns the object afterwards; None if the command does not apply.
     """
 
     subject: str
@@ -82,10 +82,10 @@ class SimAdmin:
     """One administrator.
 
     Args:
-        rng: decides what and when.
-        nodes: whom commands can be sent to.
-        trace: notes what happened.
-        history: of every object, shared by all administrators.
+        rng: decides commands and delays.
+        nodes: returns the nodes to which commands can be sent.
+        trace: records events.
+        history: the history of every object, shared by all administrators.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SimAdmin:
         self.known = self.unknown = self.repeated = 0
 
     async def change_until_done(self) -> None:
-        """One command after the other."""
+        """Send commands one after the other."""
         while not self.is_done:
             await asyncio.sleep(self._rng.random() * 2)
             up = self._nodes()
@@ -119,7 +119,7 @@ class SimAdmin:
                 await self._try(self._rng.choice(self._nodes()), change)
 
     async def look(self, node: SimNode, subject: str) -> None:
-        """Look at an object as it is now, not as a node happened to know it."""
+        """Read the current state of an object, not a node's possibly outdated one."""
         start = asyncio.get_running_loop().time()
         try:
             found = await node.serve(partial(node.look, lambda known: state_of(known, subject)))
@@ -133,7 +133,7 @@ class SimAdmin:
         )
 
     async def _try(self, node: SimNode, change: Change) -> bool | None:
-        """Send a command; whether it was carried out, None: nobody knows."""
+        """Send a command; returns whether it was carried out, None if unknown."""
         start, text = asyncio.get_running_loop().time(), f"{change.command}"
         try:
             reply = await node.serve(partial(node.submit, change.command))
@@ -160,7 +160,7 @@ class SimAdmin:
         self._history.setdefault(subject, []).append(done)
 
     def _some_change(self, catalogue: Catalogue) -> Change:
-        """A command that makes sense as far as a node knows, which may be out of date."""
+        """A random command based on a node's state, which may be outdated."""
         kind = self._rng.random()
         if kind < 0.15:
             return self._user()
@@ -198,13 +198,13 @@ class SimAdmin:
         rule = rule_of(number)
         if self._rng.random() < 0.5:
             return Change(f"rule {number}", CreateAcls((rule,)), lambda _: (True,))
-        # How many rules were found is answered, so that it says what was there.
+        # The answer contains the number of rules found, which determines the earlier state.
         wanted = AclFilter(name=rule.name)
         return Change(f"rule {number}", DeleteAcls((wanted,)), lambda _: (False,))
 
 
 def check_command_histories(history: dict[str, list[TimedCommand[State]]]) -> int:
-    """Look whether all that was answered can be; how many histories could not be decided."""
+    """Check that all histories are linearizable; returns how many could not be decided."""
     undecided = 0
     for subject, commands in sorted(history.items()):
         try:
@@ -220,7 +220,7 @@ def check_command_histories(history: dict[str, list[TimedCommand[State]]]) -> in
 
 
 def state_of(catalogue: Catalogue, subject: str) -> Any:
-    """What is seen of an object on a node."""
+    """The state of an object on a node."""
     kind, _, name = subject.partition(" ")
     if kind == "topic":
         topic = catalogue.topic(_name(subject))
@@ -234,7 +234,7 @@ def state_of(catalogue: Catalogue, subject: str) -> Any:
 
 
 def rule_of(number: int) -> AclRule:
-    """One of the rules that are made and removed."""
+    """One of the rules that are created and removed."""
     return AclRule(
         ResourceType.TOPIC,
         PatternType.LITERAL,
@@ -251,7 +251,7 @@ def _name(subject: str) -> str:
 
 
 def _before(subject: str) -> State:
-    """What an object is before the first command."""
+    """The state of an object before the first command."""
     kind = subject.partition(" ")[0]
     return {"topic": (None, frozenset()), "user": None, "rule": False}[kind]
 
@@ -261,7 +261,7 @@ def _seen(subject: str, state: State) -> Any:
 
 
 def _created(topic: TopicId) -> Callable[[State], tuple[State] | None]:
-    """A topic, if there is none and its id was never used."""
+    """Create a topic, if it does not exist and its id was never used."""
 
     def act(state: State) -> tuple[State] | None:
         found, used = state
@@ -273,7 +273,7 @@ def _created(topic: TopicId) -> Callable[[State], tuple[State] | None]:
 def _of(
     topic: TopicId, after: Callable[[Any], Any], **expected: object
 ) -> Callable[[State], tuple[State] | None]:
-    """What becomes of a topic, if it is the one that is meant and as it was expected."""
+    """Change a topic, if its id and its state are as expected."""
 
     def act(state: State) -> tuple[State] | None:
         found, used = state
@@ -302,5 +302,5 @@ def _refused(change: Change) -> Step:
 
 
 def _perhaps(change: Change) -> Step:
-    """It is carried out where it fits; elsewhere it may be refused."""
+    """The command is carried out if it applies; otherwise it may be refused."""
     return lambda state: change.after(state) or [state]

@@ -1,4 +1,4 @@
-"""The catalogue of ``simulator`` kept by the nodes themselves: real Raft drivers and files."""
+"""The catalogue of ``simulator``, replicated by its nodes: real Raft drivers and files."""
 
 import asyncio
 from functools import partial
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 # A batch is copied in pieces of 4 MiB; entries of the catalogue are bounded as on a real node, far
-# below a frame, and so low that a scenario can afford larger ones.
+# below a frame, and small enough that scenarios can send larger ones.
 FRAME_BYTES_MAX: Final = 5 * MIB
 ENTRY_BYTES_MAX: Final = 256 * KIB
 
 
 class SimCatalogueGroup(RaftCluster):
-    """A Raft group that is begun, killed and cut off together with the streams of its nodes."""
+    """A Raft group whose members are started, killed and isolated together with their nodes."""
 
     def __init__(
         self, folder: Path, rng: Random, members: tuple[NodeId, ...], judge: LevelChecker | None
     ) -> None:
         settings = DriverSettings(entry_bytes_max=ENTRY_BYTES_MAX)
-        if judge is not None:  # snapshots of release 0.1 lack something
+        if judge is not None:  # snapshots are frequent, since those of release 0.1 lack fields
             settings = replace(settings, snapshot_entries=100, keep_entries=20)
         super().__init__(folder, rng, settings=settings)
         self._judge = judge
@@ -68,7 +68,7 @@ class SimCatalogueGroup(RaftCluster):
 
     @property
     def service(self) -> RaftPlacementService:
-        """The catalogue of whoever leads, or of whoever knows most."""
+        """The placement service of the leader, or of the node with the longest applied log."""
         leader = self.leader()
         if leader is not None:
             return self.services[leader.id]
@@ -78,7 +78,7 @@ class SimCatalogueGroup(RaftCluster):
 
     @property
     def level(self) -> int:
-        """The level of ``mainstem.version`` as far as anybody has applied the log."""
+        """The highest level of ``mainstem.version`` that any node has applied."""
         return OWN_LEVELS[1] if self._judge is None else self._judge.level
 
     def begin(self, node: NodeId) -> RaftPlacementService:
@@ -89,13 +89,13 @@ class SimCatalogueGroup(RaftCluster):
         return self.services[node]
 
     def end(self, node: NodeId, *, power: bool) -> None:
-        """A node is gone."""
+        """Kill a node."""
         found = self.nodes[node]
         if found.driver is not None:
             self.kill(found, power_loss=power)
 
     def new_machine(self, node: Node) -> StateMachine:
-        """The catalogue, as one node begins with it."""
+        """The initial catalogue of one node."""
         judge, levels = self._judge, self.levels.get(node.id, OWN_LEVELS)
         kind = RaftPlacementService if judge is None else partial(CheckedPlacementService, judge)
         service = self.services[node.id] = kind(
@@ -118,7 +118,7 @@ class SimCatalogueGroup(RaftCluster):
             notify()
 
     def states(self) -> dict[NodeId, tuple[int, bytes]]:
-        """How far each node that is up has come, and what its catalogue is there."""
+        """The applied index of each running node, and its catalogue at that index."""
         return {
             node: (service.next_index - 1, self._comparable(service))
             for node, service in self.services.items()
@@ -126,10 +126,10 @@ class SimCatalogueGroup(RaftCluster):
         }
 
     def ignored(self) -> dict[NodeId, dict[str, int]]:
-        """Facts that did not apply when they were replayed, by node: leaders decide none such.
+        """Facts that did not apply when they were replayed, by node: leaders must not decide such.
 
-        Among two releases nodes do not know the same levels, so that a leader records levels again
-        that only itself has not kept.
+        With two releases nodes do not store the same levels, so that a leader may record levels
+        again that only itself lacks.
         """
         expected = set() if self._judge is None else {NodeRegistered.__name__}
         found = {
@@ -140,7 +140,7 @@ class SimCatalogueGroup(RaftCluster):
         return {node: ignored for node, ignored in found.items() if ignored}
 
     def state_on_disk(self, node: NodeId, until: int) -> bytes | None:
-        """The catalogue that a node's files tell, up to an entry; None: they begin behind it."""
+        """The catalogue in a node's files up to an entry; None if they start after it."""
         storage = RaftStorage(self.nodes[node].folder, segment_bytes=2_000)
         durable = storage.open()
         storage.close_now()
@@ -161,7 +161,7 @@ class SimCatalogueGroup(RaftCluster):
         return state if self._judge is None else comparable(state)
 
     def carry(self, from_: NodeId, to: NodeId, data: bytes) -> None:
-        """A message is on its way, unless it is larger than a frame."""
+        """Send a message, unless it is larger than a frame."""
         if len(data) > self.frame_bytes_max:
             self.unsent.append(too_large(PeerService.RAFT, len(data), self.frame_bytes_max))
             return
@@ -177,7 +177,7 @@ class SimCatalogueGroup(RaftCluster):
             self.services[to].decide_for(data), context=self.nodes[to].context
         )
         deciding.add_done_callback(forget)
-        # Whoever decides does not know that nobody waits any more.
+        # The deciding node is not notified when the requester stops waiting.
         done, _ = await asyncio.wait({deciding}, timeout=timeout_s)
         if not done:
             raise Unavailable(ErrorCode.TIMED_OUT, f"node {to} did not answer")
@@ -188,11 +188,11 @@ class SimCatalogueGroup(RaftCluster):
 
 
 def raised(error: BaseException) -> None:
-    """Nothing may fail there."""
+    """Raise any error: none is expected."""
     raise error
 
 
 def forget(task: "asyncio.Task[bytes]") -> None:
-    """Whoever asked may not be there any more to hear what became of it."""
+    """Retrieve the exception of a task whose requester may have stopped waiting."""
     if not task.cancelled():
         task.exception()

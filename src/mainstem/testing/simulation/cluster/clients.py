@@ -1,4 +1,4 @@
-"""Who writes and reads in ``simulator``, and what they were told."""
+"""Producers and readers of ``simulator``, and what was acknowledged to them."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from mainstem.testing.simulation.cluster.node import SimNode
 
 STALE_METADATA_CLIENT: Final = 0
 READER: Final = -1
-FORBIDDEN: Final = b"too large "  # how a value begins that must not be stored
+FORBIDDEN: Final = b"too large "  # prefix of values that must not be stored
 
 
 class GuaranteeViolated(AssertionError):
-    """A promise was broken."""
+    """A guarantee was violated."""
 
 
 class Trace:
-    """What happened, and when, in a few digits: a seed gives the same ones each time."""
+    """Digest of all events and their times: the same for every run of a seed."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=8)
@@ -32,13 +32,13 @@ class Trace:
         return self._hash.hexdigest()
 
     def note(self, what: str) -> None:
-        """Something happened."""
+        """Record an event."""
         now = asyncio.get_running_loop().time()
         self._hash.update(f"{now:.6f} {what}\n".encode())
 
 
 class WriterMetadata(NamedTuple):
-    """Who writes the stream and under which epoch; ``node`` None: it cannot be asked."""
+    """Writer and epoch of the stream; ``node`` is None if the writer is not reachable."""
 
     epoch: int
     node: SimNode | None
@@ -47,14 +47,14 @@ class WriterMetadata(NamedTuple):
 class SimClients:
     """Producers that write every batch until it is acknowledged, and a reader.
 
-    They turn to whom the newest epoch they heard of names, as clients of Kafka do; the first one
-    believes whatever it is told last, as simpler clients do.
+    They use the writer with the newest epoch in any metadata they received, as Kafka clients do;
+    the first one uses the last metadata it received, as simpler clients do.
 
     Args:
-        rng: decides when.
-        metadata: who writes the stream, as whoever is asked knows it.
-        nearby: a node that serves, to be read from; None: the writer is turned to.
-        trace: notes what happened.
+        rng: decides delays.
+        metadata: returns the writer of the stream, as one of the nodes knows it.
+        nearby: returns a serving node to read from; None: read from the writer.
+        trace: records events.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SimClients:
                     raise GuaranteeViolated(f"offset {base + at} was acknowledged twice")
 
     async def write(self, values: list[bytes], stamp: ProducerStamp) -> int | None:
-        """Write a batch until it is acknowledged; None: the scenario was over before."""
+        """Write a batch until it is acknowledged; None if the scenario ended before."""
         records = [Record(0, 1, b"k", value) for value in values]
         while True:
             writer = self._turn_to(stamp.producer_id)
@@ -109,7 +109,7 @@ class SimClients:
             await asyncio.sleep(0.1)
 
     def _turn_to(self, number: int) -> SimNode | None:
-        """The node that a client takes for the writer; None: it asks again."""
+        """The node that a client considers the writer; None if it has to request metadata again."""
         metadata = self._metadata()
         if number != STALE_METADATA_CLIENT:
             if metadata.epoch < self._epochs.get(number, 0):
@@ -122,7 +122,7 @@ class SimClients:
             raise GuaranteeViolated(f"a retry of {stamp} is refused: {error}")
 
     async def read_until_done(self) -> None:
-        """Read everything again and again."""
+        """Read everything repeatedly."""
         while not self.is_done:
             await asyncio.sleep(self.rng.random())
             near = self._nearby()
@@ -136,9 +136,9 @@ class SimClients:
                     raise GuaranteeViolated(f"cannot be read: {error}") from error
 
     def check_all(self, start: int, nodes: list[SimNode]) -> None:
-        """All is well again: whatever was told, from ``start`` on, is there, once.
+        """Check, without faults, that everything acknowledged from ``start`` on is stored once.
 
-        The first of the nodes is the writer; the others show the same, or nothing.
+        The first of the nodes is the writer; the others return the same records, or none.
         """
         promised = {**self.seen, **self.acked}
         self.seen.clear()
@@ -149,7 +149,7 @@ class SimClients:
             try:
                 self.read(node)
             except MainstemError as error:
-                # A copy in limbo is not shown until its range is sealed: readers go to the writer.
+                # A replica in limbo is readable once its range is sealed: readers use the writer.
                 if not error.retriable:
                     raise GuaranteeViolated(f"cannot be read from {node.id}: {error}") from error
         for offset, value in promised.items():
@@ -160,7 +160,7 @@ class SimClients:
             raise GuaranteeViolated("a batch was stored twice")
 
     def read(self, node: SimNode) -> None:
-        """Read everything that is committed, as a node has it: the writer, or a replica."""
+        """Read all committed records from a node: the writer, or a replica."""
         assert node.streams is not None, "a node that serves"
         stream = node.streams.reader("t", 0)
         offset = stream.start_offset
@@ -169,7 +169,7 @@ class SimClients:
             if part is None:
                 return
             data, before = part.read(), self._read.get(offset, b"")
-            # What is the same to the last bit holds the same: mostly there is more of it.
+            # Identical bytes need not be decoded again: mostly only the end is new.
             fresh = data[len(before) :] if data.startswith(before) else data
             self._read[offset] = data
             for batch in _batches(fresh):
@@ -180,7 +180,7 @@ class SimClients:
         for record in records_of(batch):
             value = record.value or b""
             if value.startswith(FORBIDDEN):
-                raise GuaranteeViolated(f"what is too large is stored at {record.offset}")
+                raise GuaranteeViolated(f"a record that is too large is stored at {record.offset}")
             if self.seen.setdefault(record.offset, value) != value:
                 was = self.seen[record.offset]
                 raise GuaranteeViolated(f"offset {record.offset} was {was!r} and is {value!r}")

@@ -9,7 +9,7 @@ BEGAN_MS: Final = 1_800_000_000_000
 
 
 class SimClock:
-    """What ``Clock`` is, made inside the running loop."""
+    """Implements ``Clock``; created inside the running loop."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -18,9 +18,9 @@ class SimClock:
         self.ahead_ms = 0
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this node believes."""
+        """Milliseconds since 1970 on this node's clock."""
         return BEGAN_MS + int(self._loop.now_s * 1_000) + self.ahead_ms
 
     def monotonic(self) -> float:
-        """Seconds since the scenario began."""
+        """Seconds since the start of the scenario."""
         return self._loop.now_s

@@ -1,6 +1,6 @@
 """The coordinators of one node of ``simulator``: groups and transactions, as on a real node.
 
-They follow the streams of their internal topics from node to node (``node/duties``).
+They follow the streams of their internal topics from node to node.
 """
 
 from random import Random
@@ -32,12 +32,12 @@ class SimCoordinators:
     """Runs the group and transaction coordinators of a simulated node.
 
     Args:
-        node: this node, and which of its lives it is.
+        node: this node and its incarnation.
         service: its placement service.
-        streams: what it writes.
-        peers: how it reaches others.
-        clock: the node's.
-        rng: makes ids.
+        streams: its streams.
+        peers: its connections to other nodes.
+        clock: the node's clock.
+        rng: generates ids.
     """
 
     def __init__(
@@ -79,6 +79,6 @@ class SimCoordinators:
         follow_streams(streams, self.groups, self.transactions)
 
     def end(self) -> None:
-        """The node is gone."""
+        """Stop the coordinators: the node has ended."""
         self.transactions.stop()
         self.groups.stop()

@@ -1,8 +1,8 @@
-"""Two releases in ``simulator``, and the rule of what may be written before all nodes are new.
+"""Two releases in ``simulator``, and the check of what may be written before all nodes are new.
 
-A node of release 0.1 is played by today's program with what 0.1 does not know taken away: it
-registers without levels, decides nothing about ``mainstem.version``, and ends when it meets a fact
-that only level 2 may write. ``LevelChecker`` looks at every entry of the catalogue's log.
+A node of release 0.1 is simulated by the current program without the features 0.1 lacks: it
+registers without levels, decides nothing about ``mainstem.version``, and ends when it replays a
+fact that only level 2 may write. ``LevelChecker`` checks every entry of the catalogue's log.
 """
 
 from typing import Any, TypeVar
@@ -33,11 +33,11 @@ ReplyT = TypeVar("ReplyT")
 
 
 class LevelChecker:
-    """Every entry once, in the order of the log; ``error`` is the first broken rule.
+    """Checks every entry once, in the order of the log; ``error`` is the first violated rule.
 
     Attributes:
-        level: that of the cluster, as far as entries were applied anywhere.
-        releases: what each life of a node reads in truth, whatever the catalogue says.
+        level: the level of the cluster, from the entries that any node has applied.
+        releases: the levels that each incarnation of a node actually reads.
     """
 
     def __init__(self) -> None:
@@ -58,17 +58,17 @@ class LevelChecker:
                 self.error = f"at entry {index}: {flaw}"
 
     def state(self, state: CatalogueState) -> None:
-        """A node begins from a snapshot."""
+        """Check a snapshot from which a node starts."""
         if state.decided and state.features.get(MAINSTEM_VERSION, 1) < OWN_LEVELS[1]:
-            self.error = "a snapshot of level 1 has commands that were decided"
+            self.error = "a snapshot of level 1 contains decided commands"
 
     def _flaw(self, fact: AnyFact) -> str | None:
         is_low = self.level < OWN_LEVELS[1]
         match fact:
             case CommandDecided() if is_low:
-                return "a command is remembered at level 1"
+                return "a decided command is recorded at level 1"
             case PartitionsAdded(expected=int()) if is_low:
-                return "added partitions say how many were expected at level 1"
+                return "added partitions contain the expected count at level 1"
             case NodeRegistered(node=node, incarnation=life):
                 self._lives[node.id] = max(life, self._lives.get(node.id, 0))
                 if not self._reads(node.id, self.level):
@@ -88,7 +88,7 @@ class LevelChecker:
 
 
 class CheckedPlacementService(RaftPlacementService):
-    """The catalogue of a node of either release, and who looks at what it applies."""
+    """The placement service of a node of either release, with a checker of what it applies."""
 
     def __init__(self, judge: LevelChecker, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -111,12 +111,12 @@ _states = msgspec.json.Decoder(CatalogueState)
 
 
 class OldCatalogue(Catalogue):
-    """The catalogue as a node of release 0.1 keeps it."""
+    """The catalogue of a node of release 0.1."""
 
     __slots__ = ()
 
     def decide(self, command: Command[ReplyT], now_ms: int) -> Decision[ReplyT]:
-        """As 0.1 decides: what it does not know it leaves out, or refuses."""
+        """Decide like 0.1: unknown fields are omitted, unknown commands refused."""
         known: Command[Any] = command
         if isinstance(command, RegisterNode):
             known = replace(command, levels=LEVELS_OF_0_1)
@@ -127,7 +127,7 @@ class OldCatalogue(Catalogue):
         return super().decide(known, now_ms)
 
     def replay(self, fact: AnyFact) -> bool:
-        """As 0.1 replays: it ignores levels and ends with a fact that it does not know."""
+        """Replay like 0.1: levels are ignored, an unknown fact ends the node."""
         if isinstance(fact, CommandDecided):
             raise _unknown("a fact CommandDecided")
         if isinstance(fact, NodeRegistered):
@@ -148,13 +148,13 @@ class OldCatalogue(Catalogue):
 
 
 def without_levels(state: CatalogueState) -> CatalogueState:
-    """A catalogue as nodes of both releases have it alike."""
+    """The part of a catalogue that nodes of both releases have in common."""
     nodes = tuple(replace(node, levels=LEVELS_OF_0_1) for node in state.nodes)
     return replace(state, nodes=nodes)
 
 
 def comparable(state: bytes) -> bytes:
-    """The bytes of a catalogue, without what only one of the releases keeps."""
+    """The bytes of a catalogue, without fields that only one of the releases stores."""
     return msgspec.json.encode(without_levels(_states.decode(state)))
 
 

@@ -1,4 +1,4 @@
-"""One node of ``simulator``: the streams of a real node on real files, killed and begun anew."""
+"""One node of ``simulator``: the streams of a real node on real files, killed and restarted."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mainstem.log.disk.space import DiskSpace
     from mainstem.log.verification.damage import Damage
 
-# Scenarios are too short for as many ranges as a node leaves alone.
+# Scenarios are too short for as many ranges as a real node keeps before merging.
 RANGES_MAX: Final = 6
 RANGES_AFTER: Final = 3
 KEYS_BYTES_MAX: Final = 1 << 20
@@ -67,8 +67,8 @@ class SimNode:
         folder: its disk.
         catalogue_group: where the catalogue is kept.
         network: between the nodes.
-        disk: what its files are on, and what is wrong with it.
-        rng: decides what a power loss leaves.
+        disk: its disk, with faults.
+        rng: decides what a power loss removes.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SimNode:
         self.is_up = False
         self.fatal: list[BaseException] = []
         self.exits = 0  # because the disk failed
-        self.levels = OWN_LEVELS  # of ``mainstem.version`` that its program reads
+        self.levels = OWN_LEVELS  # levels of ``mainstem.version`` that its program reads
         self.refusals = 0  # how often a program that is too old did not start
         self.on_refused: Callable[[], None] = lambda: None
         self._is_registered = False
@@ -108,10 +108,12 @@ class SimNode:
         self._commits: GroupCommit
         self._tasks: SimNodeTasks | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._under_way: dict[asyncio.Task[Any], None] = {}  # in their order
+        self._under_way: dict[
+            asyncio.Task[Any], None
+        ] = {}  # in the order in which they were started
 
     def begin(self) -> "asyncio.Task[None]":
-        """Begin with what is on disk; done when it serves."""
+        """Start from the files on disk; the task is done when the node serves."""
         self.is_up = True
         self._is_registered = False
         self.incarnation += 1
@@ -128,24 +130,24 @@ class SimNode:
         return self._starting
 
     async def serve(self, request: Callable[[], Awaitable[T]]) -> T:
-        """What this node answers to a request that it has been sent.
+        """Run a request on this node and return its answer.
 
         Raises:
-            TimeoutError: it has not answered in time; it may still do what was asked.
+            TimeoutError: it has not answered in time; it may still carry out the request.
         """
         return await self.process.call(request, WAIT_MAX_S)
 
     @property
     def catalogue(self) -> Catalogue:
-        """What this node knows, which may be out of date."""
+        """The catalogue of this node, which may be outdated."""
         return self._catalogue_group.services[self.id].catalogue
 
     async def submit(self, command: Command[T]) -> T:
-        """Have a command decided."""
+        """Submit a command to the catalogue."""
         return await self._catalogue_group.services[self.id].submit(command)
 
     async def look(self, view: Callable[[Catalogue], T]) -> T:
-        """Look at the catalogue as it is now."""
+        """Read the current catalogue, after a read barrier."""
         driver = self._catalogue_group.nodes[self.id].driver
         known = self.catalogue
         if driver is None:
@@ -154,7 +156,7 @@ class SimNode:
         return view(known)
 
     def failed(self, error: BaseException) -> None:
-        """Something ends the process: only its own failing disk may."""
+        """Handle a fatal error: only a fault of its own disk may end the process."""
         if not self.is_up:
             return  # it has ended already
         is_old = self.levels[1] < self._catalogue_group.level and not self._is_registered
@@ -180,19 +182,19 @@ class SimNode:
         asyncio.get_running_loop().call_soon(end)
 
     def _expect_exit(self) -> None:
-        """A sync has failed: nothing that was written since the last one can be relied on."""
+        """Check that the node exits after a failed sync: unsynced writes cannot be trusted."""
         life = self.incarnation
 
         def check() -> None:
             if self.is_up and self.incarnation == life and not self.process.is_paused:
-                self.fatal.append(Corrupt(f"node {self.id} goes on after a sync has failed"))
+                self.fatal.append(Corrupt(f"node {self.id} keeps running after a sync has failed"))
 
         asyncio.get_running_loop().call_later(EXIT_S, check)
 
     def _follow_levels(
         self, service: RaftPlacementService, streams: StreamService, identity: NodeIdentity
     ) -> None:
-        """What a node of today's release does where nodes of the release before may be."""
+        """Start the drivers of a current node that handle nodes of an older release."""
         level = VersionLevelDriver(service, self.folder, identity)
 
         def restored() -> None:
@@ -253,12 +255,12 @@ class SimNode:
         return self._coordinators
 
     def trim(self, before: int) -> None:
-        """Delete the records before an offset; whether that succeeds is not waited for."""
+        """Delete the records before an offset, without waiting for the result."""
         assert self.streams is not None, "a node that serves"
         self._upkeep(self.streams.delete_records("t", 0, before))
 
     def join_ranges(self) -> None:
-        """Join the ranges of the stream, if this node writes it and they are many."""
+        """Merge the ranges of the stream, if this node writes it and there are many."""
         assert self.streams is not None, "a node that serves"
         service = self._catalogue_group.services[self.id]
         merging = MergeDriver(
@@ -267,7 +269,7 @@ class SimNode:
         self._upkeep(merging.run_once())
 
     def compact(self) -> None:
-        """Compact what this node writes of topics that are to be compacted."""
+        """Compact the compacted topics that this node writes."""
         assert self.streams is not None, "a node that serves"
         service = self._catalogue_group.services[self.id]
         compaction = CompactionDriver(
@@ -291,7 +293,7 @@ class SimNode:
         task.add_done_callback(ended)
 
     def scrub(self) -> set[StreamId]:
-        """Read everything that is not written any more; of which streams damage was found."""
+        """Scrub all sealed files; returns the streams in which damage was found."""
         found: list[Damage] = []
         assert self.streams is not None, "a node that serves"
         scrubber = Scrubber(lambda: list(self._store.logs.values()), found.append)
@@ -316,14 +318,14 @@ class SimNode:
             except (MainstemError, TimeoutError) as error:
                 if _is_too_old(error):
                     raise
-                await asyncio.sleep(0.1)  # nobody leads, or it is not known what became of it
+                await asyncio.sleep(0.1)  # no leader, or the outcome is unknown
         self._is_registered = True
 
     def kill(self, *, power: bool = False) -> None:
-        """Leave everything as it is, but for what the kernel could not write; locks are gone.
+        """Kill the process: files stay, except what the kernel could not write; locks are released.
 
         Args:
-            power: the machine loses its power, and what was not synced.
+            power: the machine loses power, and with it what was not synced.
         """
         self.is_up = False
         has_lost_log, has_lost_catalogue = self.disk.process_ended()
@@ -353,9 +355,9 @@ class SimNode:
         os.close(self._store._lock)
 
     def kill_and_corrupt(self) -> bool:
-        """Be killed and lose some of what was synced of an open range; False: there was none.
+        """Kill the node and remove some synced data of an open range; False if there is none.
 
-        Nothing is lost where the checkpoint does not say what was synced: it could not be noticed.
+        Without a synced position in the checkpoint nothing is removed: it could not be detected.
         """
         with StorageMayRefuse(_log, "nothing is lost") as storage:
             self._store.write_checkpoint()
@@ -373,7 +375,7 @@ class SimNode:
         return bool(logs)
 
     def _on_fact(self, fact: AnyFact) -> None:
-        """What this node told to be whole must be whole."""
+        """Check that the ranges that this node reported as complete are complete."""
         if not isinstance(fact, ReplicaCompleted) or fact.node != self.id:
             return
         logs = [
@@ -383,17 +385,17 @@ class SimNode:
         ]
         newest = max(logs, key=lambda log: log.identity.name.generation, default=None)
         if newest is not None and newest.damage:
-            self.fatal.append(Corrupt(f"{newest.directory} is not whole: {newest.damage}"))
+            self.fatal.append(Corrupt(f"{newest.directory} is not complete: {newest.damage}"))
 
 
 def _is_too_old(error: BaseException) -> bool:
-    """Whether a program does not start because the cluster writes what it does not read."""
+    """Whether a program does not start because the cluster's level is too new for it."""
     codes = (ErrorCode.INVALID_FEATURE_LEVEL, ErrorCode.UNSUPPORTED_VERSION)
     return isinstance(error, MainstemError) and error.code in codes
 
 
 def folder_level(node: SimNode) -> int:
-    """The feature level that a node's data folder is written at, as the folder says."""
+    """The feature level recorded in a node's data folder."""
     if not (node.folder / NAME).exists():
         return 1
     try:
@@ -403,7 +405,7 @@ def folder_level(node: SimNode) -> int:
 
 
 def corrupt_range(folder: Path, topic: str, indexes: set[int], rng: Random) -> bool:
-    """Turn a bit of a sealed range of a topic over, one of those; False: there is none."""
+    """Flip a bit in one of these sealed ranges of a topic; False if there is none."""
     found = sorted(
         path
         for path in folder.glob(f"topics/{topic}~*/partition-0/range-*/*.log")
@@ -419,7 +421,7 @@ def corrupt_range(folder: Path, topic: str, indexes: set[int], rng: Random) -> b
 
 
 def _lose_unsynced(log: RangeLog, rng: Random) -> None:
-    """What a power loss leaves of a range's files: all that was synced, and some of the rest."""
+    """Apply a power loss to a range's files: synced data stays, and some of the rest."""
     if log.sealed or log.closed or not log.directory.is_dir():
         return
     if not log.directory_synced:
@@ -436,7 +438,7 @@ def _lose_unsynced(log: RangeLog, rng: Random) -> None:
 
 
 def _lose_synced(log: RangeLog, rng: Random) -> None:
-    """A disk does not keep its word: a file ends early, or a bit of it turned over."""
+    """Damage synced data: truncate a file or flip a bit."""
     _, base, position = log.synced_place
     (path,) = [segment.path for segment in log.segments if segment.base_offset == base]
     if rng.random() < 0.3:
@@ -450,7 +452,7 @@ def _lose_synced(log: RangeLog, rng: Random) -> None:
 
 
 def _flip(path: Path, at: int, rng: Random) -> None:
-    """Turn a bit of a file over."""
+    """Flip a bit of a file."""
     with path.open("r+b") as file:
         file.seek(at)
         (value,) = file.read(1)
@@ -459,7 +461,7 @@ def _flip(path: Path, at: int, rng: Random) -> None:
 
 
 def _lose(paths: list[Path], rng: Random) -> None:
-    """Files that nobody synced are gone, or there in part."""
+    """Remove files that were never synced, completely or in part."""
     is_gone = rng.random() < 0.5
     for path in paths:
         if is_gone:
@@ -470,7 +472,7 @@ def _lose(paths: list[Path], rng: Random) -> None:
 
 
 def _tear(path: Path, synced: int, rng: Random) -> None:
-    """Of what was not synced in a file the beginning may have reached the disk, or parts of it."""
+    """Keep a random prefix of the unsynced data of a file, or parts of it."""
     size = path.stat().st_size
     kept = synced if rng.random() < 0.5 else rng.randint(synced, max(size, synced))
     os.truncate(path, kept)

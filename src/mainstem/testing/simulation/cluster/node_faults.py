@@ -1,4 +1,4 @@
-"""What befalls the nodes of ``simulator``: one act after the other, by chance."""
+"""Random faults of the nodes of ``simulator``, one action after the other."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,9 +15,9 @@ class SimNodeFaults:
     """Injects faults into simulated nodes.
 
     Args:
-        cluster: whom it befalls.
-        clients: who knows what was acknowledged.
-        note: called with every act.
+        cluster: the nodes.
+        clients: the clients, which know what was acknowledged.
+        note: called with every action.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class SimNodeFaults:
         self._is_open_rotten = False
 
     async def inject_faults(self, seconds: float) -> None:
-        """Go on for so long."""
+        """Inject faults for that many seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         acts: list[Callable[[], None]] = [
@@ -50,7 +50,7 @@ class SimNodeFaults:
     def _kill(self) -> None:
         up = self._cluster.up()
         if len(up) > 1:
-            # Two power losses before anybody is whole again are more than two copies can bear.
+            # Two copies do not tolerate two power losses before all replicas are complete again.
             is_safe = self._cluster.can_lose_one_node() and not self._is_open_rotten
             power = is_safe and self._rng.random() < 0.5
             self._rng.choice(up).kill(power=power)
@@ -62,7 +62,7 @@ class SimNodeFaults:
             self._cluster.start(self._rng.choice(down))
 
     def _rot(self) -> None:
-        """A bit of a dead node's copy turns over, where all others are sound."""
+        """Flip a bit of a stopped node's replica, if all other replicas are sound."""
         down = [node for node in self._cluster.nodes.values() if not node.is_up]
         if len(down) == 1 and not self.counts["rotten bits"]:
             all_nodes = set(self._cluster.nodes)
@@ -72,7 +72,7 @@ class SimNodeFaults:
             self.counts["rotten bits"] += corrupt_range(down[0].folder, "t", whole, self._rng)
 
     def _rot_open(self) -> None:
-        """A node is killed, and its disk loses some of an open range that it had synced."""
+        """Kill a node and remove some synced data of an open range from its disk."""
         is_safe = self._cluster.can_lose_one_node() and not self.counts["rotten bits"]
         if is_safe and self._rng.random() < 0.5:
             self._is_open_rotten = self._rng.choice(self._cluster.up()).kill_and_corrupt()
@@ -110,7 +110,7 @@ class SimNodeFaults:
             self.counts["moves"] += 1
 
     def _trim(self) -> None:
-        """Somebody deletes records that were acknowledged a while ago."""
+        """Delete records that were acknowledged some time ago."""
         writer = self._cluster.writer()
         if writer is not None and self._clients.acked:
             before = self._rng.randint(0, max(self._clients.acked)) // 2
@@ -119,13 +119,13 @@ class SimNodeFaults:
             self.counts["trims"] += 1
 
     def _join(self) -> None:
-        """The writer joins its ranges when they are many."""
+        """Let the writer merge its ranges if there are many."""
         writer = self._cluster.writer()
         if writer is not None:
             writer.join_ranges()
 
     def _compact(self) -> None:
-        """Somebody compacts what it keeps for groups and transactions."""
+        """Let a node compact its internal topics of groups and transactions."""
         up = [node for node in self._cluster.nodes.values() if node.streams is not None]
         if up:
             self._rng.choice(up).compact()

@@ -1,6 +1,6 @@
-"""What one node of ``simulator`` does for the cluster: its lease, and a leader's duties.
+"""Cluster tasks of one node of ``simulator``: its lease, and the tasks of a placement leader.
 
-The drivers are those of a real node (``node/duties``); the network between them is the scenario's.
+The drivers are those of a real node; the network between them is simulated.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ class SimNodeTasks:
     Args:
         member: this node in the catalogue's group.
         service: its placement service.
-        clock: the node's.
-        failed: called with what ends the node.
+        clock: the node's clock.
+        failed: called with an error that ends the node.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SimNodeTasks:
         self._streams: StreamService
 
     def begin(self, peers: NetworkPeers, incarnation: int, streams: StreamService) -> None:
-        """Ask for leases from now on, and lead whenever this node is to."""
+        """Start to request leases, and to run the placement driver while this node leads."""
         clock = self._clock
         self._streams = streams
         placing = ClusterReconcilerDriver(self._service, self._led_term, clock)
@@ -68,7 +68,7 @@ class SimNodeTasks:
             self._tasks.append(task)
 
     def keep_fresh(self) -> None:
-        """Streams are open: without a lease they answer nothing that may be out of date."""
+        """Make the open streams refuse possibly outdated answers while the node has no lease."""
 
         def lapsed() -> MainstemError | None:
             return None if self._leases.holds else LAPSED
@@ -79,7 +79,7 @@ class SimNodeTasks:
         self._streams.lapse(lapsed)
 
     def end(self) -> None:
-        """The node is gone."""
+        """Stop the tasks: the node has ended."""
         for task in self._tasks:
             task.cancel()
 

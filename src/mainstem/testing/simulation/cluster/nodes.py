@@ -1,4 +1,4 @@
-"""The nodes of ``simulator``, what is between them, and what is known of their streams."""
+"""The nodes of ``simulator``, their network, and their streams."""
 
 import asyncio
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ STREAM = StreamId(TOPIC, PartitionIndex(0))
 OTHER_TOPICS = ((TRANSACTED, PARTITIONS), (OFFSETS_TOPIC, 1), (TRANSACTION_STATE_TOPIC, 1))
 DOUBTFUL = (FileFault.SYNCS_FAIL, FileFault.READS_FAIL)
 MESSAGE_BYTES_MAX = 4 * KIB
-HUGE_CHANCE = 0.03  # of a scenario to have batches as large as there can be
+HUGE_CHANCE = 0.03  # of a scenario to have batches of the maximum size
 BEGIN_S = 30.0
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -41,12 +41,12 @@ class SimCluster:
     """Holds the simulated nodes, their network and their streams.
 
     Args:
-        folder: all disks.
-        rng: the scenario's chance.
+        folder: the folder of all disks.
+        rng: the random generator of the scenario.
         policy: the flush policy of all topics.
-        files: where disks fail.
+        files: injects disk faults.
         is_oversize: whether some messages are too large.
-        is_mixed: whether there are nodes of two releases.
+        is_mixed: whether nodes of two releases take part.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SimCluster:
         return SimNode(node, streams, self.catalogue_group, self.network, disk, self.rng)
 
     async def begin(self) -> None:
-        """All nodes begin, and make the topics."""
+        """Start all nodes and create the topics."""
         asyncio.get_running_loop().set_exception_handler(self._failed)
         if self.judge is not None:
             for node in self.nodes.values():
@@ -92,7 +92,7 @@ class SimCluster:
         await asyncio.wait(beginning, timeout=BEGIN_S)
         self.check_fatal()
         if not all(task.done() and not task.cancelled() for task in beginning):
-            raise GuaranteeViolated(f"not every node has begun within {BEGIN_S} s")
+            raise GuaranteeViolated(f"not every node has started within {BEGIN_S} s")
         for task in beginning:
             task.result()
         if self.judge is None:
@@ -111,25 +111,25 @@ class SimCluster:
 
     @property
     def stream(self) -> Stream:
-        """The stream that all clients write to, as it is decided."""
+        """The stream that all clients write to, in the committed catalogue."""
         found = self.catalogue_group.service.catalogue.stream(STREAM)
-        if found is not None:  # a node that has just begun may know nothing yet
+        if found is not None:  # a node that has just started may have an empty catalogue
             self._known = found
         return self._known
 
     def streams(self) -> list[Stream]:
-        """All streams as they are decided."""
+        """All streams of the committed catalogue."""
         found = self.catalogue_group.service.catalogue
         return [stream for topic in found.topics() for stream in topic.streams]
 
     def find(self, topic: str, partition: int) -> SimNode | None:
-        """Who writes a partition, as clients are told."""
+        """The writer of a partition, as in the metadata of clients."""
         found = self.catalogue_group.service.catalogue.topic(topic)
         node = None if found is None else self.nodes.get(found.streams[partition].writer)
         return node if node is not None and node.streams is not None else None
 
     def writer(self) -> SimNode | None:
-        """Who writes the stream that all clients write to."""
+        """The writer of the stream that all clients write to."""
         node = self.nodes.get(self.stream.writer)
         return node if node is not None and node.streams is not None else None
 
@@ -138,21 +138,21 @@ class SimCluster:
         return [node for node in self.nodes.values() if node.is_up]
 
     def serving(self) -> list[SimNode]:
-        """The nodes that take requests."""
+        """The nodes that serve requests."""
         return [node for node in self.nodes.values() if node.streams is not None]
 
     def nearby(self) -> SimNode | None:
-        """Every other reader has a replica nearby."""
+        """For about half of the reads a random serving node, otherwise None."""
         up = [node for node in self.nodes.values() if node.streams is not None]
         return self.rng.choice(up) if up and self.rng.random() < 0.5 else None
 
     def is_whole(self) -> bool:
-        """Whether every copy of everything is there."""
+        """Whether all ranges have all their replicas."""
         all_nodes, streams = set(self.nodes), self.streams()
         return bool(streams) and all(is_whole(stream, all_nodes) for stream in streams)
 
     def can_lose_one_node(self) -> bool:
-        """Whether all nodes are up, no disk is doubtful and every copy is whole."""
+        """Whether all nodes are up, no disk may have lost data and all replicas are complete."""
         return (
             len(self.up()) == NODES
             and not any(node.disk.has(fault) for node in self.up() for fault in DOUBTFUL)
@@ -160,7 +160,7 @@ class SimCluster:
         )
 
     def start(self, node: SimNode) -> None:
-        """A node begins anew."""
+        """Start a node again."""
 
         def begun(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -177,7 +177,7 @@ class SimCluster:
         return node.begin()
 
     def _start_again(self, node: SimNode) -> None:
-        """The release that did not start is replaced by the newer one, after a while."""
+        """Start the newer release some time after an older one refused to start."""
 
         def start() -> None:
             if not node.is_up:
@@ -186,12 +186,12 @@ class SimCluster:
         self.loop.call_later(1.0, start)
 
     def repair(self) -> None:
-        """Everybody reaches everybody."""
+        """Restore all connections."""
         self.network.heal()
         self.catalogue_group.heal()
 
     async def heal(self) -> None:
-        """Nothing hostile happens any more."""
+        """End all faults and start all nodes."""
         self.repair()
         self.loop.end_stalls()
         for node in self.nodes.values():
@@ -203,9 +203,9 @@ class SimCluster:
         await asyncio.sleep(3 * NORMAL.lease_ms / 1000)
 
     def is_sound(self) -> bool:
-        """Whether nobody finds any damage; what is found is told, to be mended.
+        """Whether scrubbing finds no damage; damage is reported, so that it is repaired.
 
-        A copy of an open range is mended when it is sealed.
+        A replica of an open range is repaired when the range is sealed.
         """
         damaged = {stream for node in self.nodes.values() for stream in node.scrub()}
         for stream in sorted(damaged):
@@ -216,16 +216,16 @@ class SimCluster:
         return not damaged
 
     def check_fatal(self) -> None:
-        """Nothing may have ended a node, and what nodes send each other fits into frames."""
+        """Check that no node failed unexpectedly and that all messages fit into frames."""
         if self.judge is not None:
             _check_levels(self.judge, self.nodes.values())
         for unsent in (*self.network.unsent, *self.catalogue_group.unsent):
-            raise GuaranteeViolated(f"a node cannot say what it has to: {unsent}")
+            raise GuaranteeViolated(f"a node could not send a message: {unsent}")
         for error in (*self._fatal, *(e for node in self.nodes.values() for e in node.fatal)):
             raise GuaranteeViolated(f"a node failed: {error!r}") from error
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody waited for went wrong."""
+        """Record an exception of a task that is not awaited."""
         error = context.get("exception")
         if error is None and "was destroyed" in context["message"]:
             return  # what a killed process left behind
@@ -233,7 +233,7 @@ class SimCluster:
 
 
 def is_whole(stream: Stream, all_nodes: set[NodeId]) -> bool:
-    """Whether every sealed range is on every disk, and the open one is kept by all."""
+    """Whether every sealed range is on every disk, and the open one on all nodes."""
     sealed = stream.ranges[:-1]
     return set(stream.last.replicas) == all_nodes and all(
         set(one.holders) == all_nodes for one in sealed

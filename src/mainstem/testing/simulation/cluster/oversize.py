@@ -1,7 +1,7 @@
-"""Who sends too much in ``simulator``: batches and commands above the limits, or just below.
+"""Oversize messages in ``simulator``: batches and commands just above or below the limits.
 
-Promises that are checked: what is above a limit is refused for good and never stored, what is just
-below is taken, and a producer whose batch was refused goes on with the same sequence.
+Checked guarantees: a message above a limit is refused permanently and never stored, one just below
+is accepted, and a producer whose batch was refused continues with the same sequence.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ class SimOversize:
     """Sends batches and commands of sizes around the limits.
 
     Args:
-        cluster: who is sent too much.
-        clients: who writes as it should be, and knows what was acknowledged.
-        note: called with what became of it.
+        cluster: the nodes.
+        clients: the regular clients, which know what was acknowledged.
+        note: called with the outcome.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class SimOversize:
         self._note = note
         self._count = 0
         self._is_huge_sent = False
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in their order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were started
         self.error: BaseException | None = None
 
     def send(self) -> int:
-        """Begin to send something; a broken promise is in ``error`` then."""
+        """Start to send a message; a violated guarantee is stored in ``error``."""
         self._count += 1
         serving = self._cluster.serving()
         if serving and self._rng.random() < 0.4:
@@ -61,13 +61,13 @@ class SimOversize:
         return 1
 
     async def finish(self) -> None:
-        """All is well again: whatever is under way ends."""
+        """Wait, without faults, until all messages in flight have ended."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
         self.check()
 
     def check(self) -> None:
-        """Nothing was taken that is too large."""
+        """Check that no oversize message was accepted."""
         if self.error is not None:
             raise self.error
         for node in self._cluster.serving():
@@ -81,7 +81,7 @@ class SimOversize:
             self.error = task.exception()
 
     async def _produce(self, stamp: ProducerStamp) -> None:
-        """A batch that is too large, then one that fits exactly, or a small one."""
+        """Send a batch that is too large, then one that fits exactly, or a small one."""
         most = self._cluster.message_bytes_max
         more = 1 if self._cluster.is_huge else self._rng.choice((1, 100, most, 20 * most))
         if not self._is_huge_sent or not self._cluster.is_huge:
@@ -121,7 +121,7 @@ class SimOversize:
                 raise GuaranteeViolated(f"{what} was carried out")
 
     def _check_refusal(self, error: Exception, what: str) -> None:
-        """It is refused for good, or nobody was there to refuse it."""
+        """Check that the error is permanent, or that no node was reachable."""
         kind = error.code.name if isinstance(error, MainstemError) else "nobody"
         self._note(f"{what}: {kind}")
         if isinstance(error, MainstemError) and not error.retriable and error.code not in REFUSED:
@@ -129,7 +129,7 @@ class SimOversize:
 
 
 def value_of(start: bytes, size: int, stamp: ProducerStamp) -> bytes:
-    """A value that makes a batch so large."""
+    """A value that makes a batch of that size."""
     overhead = len(batch_of(start, stamp)) - len(start)
     value = start.ljust(size - overhead, b".")
     while (over := len(batch_of(value, stamp)) - size) != 0:

@@ -1,4 +1,4 @@
-"""The process of one node of ``simulator``: what is asked of it, and pauses."""
+"""The process of one node of ``simulator``: its requests and pauses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ProcessCalls:
-    """Runs requests in the context of one process, made inside the running loop."""
+    """Runs requests in the context of one process; created inside the running loop."""
 
     def __init__(self, node: NodeId) -> None:
         self._node = node
@@ -23,11 +23,11 @@ class ProcessCalls:
         assert isinstance(loop, VirtualLoop), "pauses are simulated"
         self._loop = loop
         self._resuming: Call | None = None
-        # In their order, with whom to wake when one is served.
+        # In order of arrival, with the future of each caller.
         self._serving: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
 
     async def call(self, request: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """The answer to a request; when it comes too late the request goes on nevertheless."""
+        """The answer to a request; after a timeout the request continues nevertheless."""
 
         async def answer() -> T:
             return await request()
@@ -50,11 +50,11 @@ class ProcessCalls:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing of it runs."""
+        """Whether the process is paused."""
         return self._loop.is_paused(self._node)
 
     def pause(self, seconds: float) -> None:
-        """Run nothing for a while."""
+        """Pause the process for that many seconds."""
         self._loop.pause(self._node)
         if self._resuming is not None:
             self._resuming.cancel()
@@ -67,7 +67,7 @@ class ProcessCalls:
         self._loop.resume(self._node)
 
     def end(self) -> None:
-        """The process is gone, and every request with it."""
+        """End the process and all its requests."""
         self.resume()
         for task in list(self._serving):
             task.cancel()
@@ -75,7 +75,7 @@ class ProcessCalls:
     def _served(self, task: "asyncio.Task[Any]") -> None:
         _release(self._serving.pop(task))
         if not task.cancelled():
-            task.exception()  # of a request that nobody waits for any more
+            task.exception()  # of a request that no caller waits for any longer
 
 
 def _release(waiting: asyncio.Future[None]) -> None:

@@ -1,4 +1,4 @@
-"""Nodes of ``simulator`` are replaced by those of the other release, and the level is raised."""
+"""Rolling upgrades in ``simulator``: nodes change their release, and the level is raised."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,8 +19,8 @@ class SimReleases:
     """Replaces nodes by those of the other release, and raises the level.
 
     Args:
-        cluster: whose nodes.
-        note: called with what became of it.
+        cluster: the nodes.
+        note: called with the outcome.
     """
 
     def __init__(self, cluster: SimCluster, note: Callable[[str], None]) -> None:
@@ -30,7 +30,7 @@ class SimReleases:
         self._raising: dict[asyncio.Task[None], None] = {}
 
     def act(self) -> int:
-        """Do one of these, in a scenario that has two releases; how many nodes were replaced."""
+        """Do one of these in a scenario of two releases; returns how many nodes were replaced."""
         judge = self._cluster.judge
         if judge is None:
             return 0

@@ -1,7 +1,7 @@
-"""What fails below the nodes of ``simulator``: disks, clocks, processes and links.
+"""Faults below the nodes of ``simulator``: disks, clocks, processes and links.
 
-Each fault lasts a while. Disks that are full, stalled or out of descriptors and processes that are
-paused end no node; a failed sync ends it, and what the kernel dropped then is not trusted.
+Each fault lasts for some time. Disks that are full or stalled, missing descriptors and paused
+processes end no node; a failed sync does, and data that the kernel dropped is then not trusted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ FAULTS: Final = (
     "clock jumps", "pauses", "slow links", "oversize messages",
     "mixed versions",
 )  # fmt: skip
-RARE: Final = ("failed syncs", "failed reads")  # often one copy less would be too few
+RARE: Final = ("failed syncs", "failed reads")  # often one replica less would be too few
 FULL_S: Final = 15.0
 STALL_S: Final = 30.0
 SYNCS_FAIL_S: Final = 10.0
@@ -33,11 +33,11 @@ class SimResourceFaults:
     """Injects faults of disks, clocks, processes and links.
 
     Args:
-        cluster: whom they befall.
-        oversize: who sends too much.
-        releases: who replaces nodes by those of another release.
+        cluster: the nodes.
+        oversize: sends oversize messages.
+        releases: replaces nodes by those of another release.
         note: called with every fault.
-        wanted: names of the faults that happen.
+        wanted: names of the faults to inject.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SimResourceFaults:
         self.counts = dict.fromkeys(FAULTS, 0)
 
     async def inject_faults(self, seconds: float) -> None:
-        """Go on for so long."""
+        """Inject faults for that many seconds."""
         loop = self._cluster.loop
         until = loop.time() + seconds
         while self._acts and loop.time() < until:
@@ -78,7 +78,7 @@ class SimResourceFaults:
             self._oversize.check()
 
     def _fill_disks(self) -> int:
-        """One disk has no space, or two, or that of whoever leads the catalogue."""
+        """Fill one or two disks, or that of the catalogue's leader."""
         leader = self._cluster.catalogue_group.leader()
         nodes = self._rng.sample(list(self._cluster.nodes.values()), self._rng.choice((1, 1, 2)))
         if leader is not None and self._rng.random() < 0.3:
@@ -94,14 +94,14 @@ class SimResourceFaults:
         return 1
 
     def _fail_syncs(self) -> int:
-        """The node exits with the first of them."""
+        """Let syncs of a node fail; it exits at the first failure."""
         if not self._cluster.can_lose_one_node():
             return 0
         self._fail(self._rng.choice(self._cluster.up()), FileFault.SYNCS_FAIL, SYNCS_FAIL_S)
         return 1
 
     def _fail_reads(self) -> int:
-        """Of a node that runs, or that has just begun and looks at what it has."""
+        """Let reads fail, of a running node or of one that is starting and loads its files."""
         if not self._cluster.can_lose_one_node():
             return 0
         node = self._rng.choice(self._cluster.up())
@@ -132,7 +132,7 @@ class SimResourceFaults:
         return 1
 
     def _slow_down(self) -> int:
-        """One way is slow, or both are, by as much or not."""
+        """Slow down a link in one or both directions, by different delays."""
         source, target = self._rng.sample(list(self._cluster.nodes), 2)
         ways = [(source, target)]
         if self._rng.random() < 0.5:
@@ -148,7 +148,7 @@ class SimResourceFaults:
         life = node.incarnation
 
         def over() -> None:
-            # A process that began meanwhile has faults of its own; a full disk outlives it.
+            # A process started meanwhile has its own faults; only a full disk persists.
             if fault is FileFault.FULL or node.incarnation == life:
                 node.disk.end(fault)
 

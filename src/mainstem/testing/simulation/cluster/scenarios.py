@@ -1,13 +1,12 @@
-"""Scenario after scenario of ``simulator``, kept in a file, so that a long run can be resumed.
+"""Runs many scenarios of ``simulator`` and stores the results, so that a run can be resumed.
 
     python -m mainstem.testing.simulation.cluster.scenarios --seed 1 --hours 20 --keep runs.jsonl
 
-Promises: a scenario that the file holds is not run again, and counts, as long as the source files
-that scenarios may import are the same; a broken promise is written with its seed, printed at the
-end, and makes the command fail; the others go on meanwhile. With several workers the traces are the
-same, and so is the order in which scenarios are printed; the file, which the parent process alone
-writes, holds them in the order in which they ended. Workers end when the process that started them
-does.
+Guarantees: a scenario in the file is not run again as long as the source files that scenarios may
+import are unchanged; a violation is stored with its seed, printed at the end, and makes the command
+fail, while the other scenarios continue. With several workers the traces are the same, and so is
+the order of the output; the file, which only the parent process writes, is in the order in which
+scenarios ended. Workers end when the process that started them does.
 """
 
 import argparse
@@ -31,12 +30,12 @@ from mainstem.testing.simulation.cluster.simulator import SCENARIO_S, run_seed
 from mainstem.testing.simulation.parent_process import end_with, end_with_pool
 
 POLICIES: Final = ("written", "fsync")
-# Packages that no scenario imports: a change of theirs changes no scenario.
+# Packages that no scenario imports: changes there do not affect scenarios.
 NOT_SIMULATED: Final = ("cli", "client", "pipelines", "protocols", "wire")
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
-    """How one scenario went."""
+    """Result of one scenario."""
 
     source: str
     seed: int
@@ -67,7 +66,7 @@ def run_scenario(seed: int, seconds: float) -> ScenarioResult:
     gc.collect()
     try:
         sim = run_seed(seed, seconds, policy=POLICIES[seed % 2])
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    except Exception as error:  # noqa: BLE001 - any exception is a violation
         sys.stderr.write("".join(traceback.format_exception(error)))
         took_s = time.process_time() - began_s
         return ScenarioResult(
@@ -81,7 +80,7 @@ def run_scenario(seed: int, seconds: float) -> ScenarioResult:
 def run_scenarios(
     seeds: range, seconds: float, keep: Path | None, workers: int = 1
 ) -> Iterator[ScenarioResult]:
-    """Every scenario of these seeds: from the file where it holds it, told otherwise."""
+    """The results of these seeds: from the file if it contains them, otherwise by running them."""
     kept: dict[int, ScenarioResult] = {}
     if keep is not None and keep.exists():
         for line in keep.read_bytes().splitlines():
@@ -105,7 +104,7 @@ def _live(seeds: list[int], seconds: float, workers: int) -> Iterator[ScenarioRe
     if workers == 1:
         yield from map(run_one, seeds)
         return
-    # Nothing of this process may be in a scenario: no worker is a copy of it.
+    # Scenarios must not depend on the state of this process: workers are not forked from it.
     with get_context("spawn").Pool(min(workers, len(seeds) or 1), _prepare_worker) as pool:
         yield from pool.imap_unordered(run_one, seeds)
 
@@ -118,8 +117,8 @@ def _prepare_worker() -> None:
 def prepare() -> None:
     """Prepare this process to run scenarios."""
     logging.disable(logging.CRITICAL)
-    gc.freeze()  # the program itself is not looked through again and again
-    gc.set_threshold(200_000, 20, 50)  # a scenario leaves little behind until it is over
+    gc.freeze()  # exclude the program's own objects from collections
+    gc.set_threshold(200_000, 20, 50)  # a scenario creates little garbage while it runs
 
 
 def summary(results: Iterable[ScenarioResult]) -> str:
@@ -140,15 +139,17 @@ def summary(results: Iterable[ScenarioResult]) -> str:
 
 
 def main() -> int:
-    """Run scenario after scenario for so many simulated hours; each can be run again alone."""
+    """Run simulated cluster scenarios; a seed reproduces its scenario."""
     parser = argparse.ArgumentParser(prog="mainstem sim", description=main.__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--hours", type=float, default=1.0, help="how many simulated hours to run")
-    parser.add_argument("--seconds", type=float, default=SCENARIO_S, help="how long a scenario is")
-    parser.add_argument("--keep", type=Path, help="a file of results, to be continued")
-    parser.add_argument("--workers", type=int, default=1, help="how many processes run scenarios")
+    parser.add_argument("--seed", type=int, default=1, help="first seed")
+    parser.add_argument("--hours", type=float, default=1.0, help="simulated hours to run")
     parser.add_argument(
-        "--end-with-stdin", action="store_true", help="end when standard input is closed"
+        "--seconds", type=float, default=SCENARIO_S, help="simulated seconds per scenario"
+    )
+    parser.add_argument("--keep", type=Path, help="file of results, to resume a run")
+    parser.add_argument("--workers", type=int, default=1, help="number of worker processes")
+    parser.add_argument(
+        "--end-with-stdin", action="store_true", help="exit when standard input is closed"
     )
     args = parser.parse_args()
     if args.end_with_stdin:
@@ -164,7 +165,7 @@ def main() -> int:
         sys.stdout.flush()
     broken = [result for result in results if result.violation]
     sys.stdout.write(summary(results))
-    sys.stdout.write(f"{len(broken)} violations; go on with --seed {args.seed + count}\n")
+    sys.stdout.write(f"{len(broken)} violations; continue with --seed {args.seed + count}\n")
     for result in broken:
         sys.stdout.write(f"  seed {result.seed}: {result.violation}\n")
     return 1 if broken else 0

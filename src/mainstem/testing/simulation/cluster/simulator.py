@@ -1,14 +1,14 @@
-"""Replicated streams in a hostile world: real drivers and files, virtual time, one seed per story.
+"""Replicated streams under faults: real drivers and files, virtual time, one seed per scenario.
 
-    clients write and read ── nodes are killed, cut off, begun anew ── streams roll and move
-       everything heals, clients are served as before, and everything acknowledged is there
+    clients write and read ── nodes are killed, isolated, restarted ── streams roll and move
+       all faults end, clients are served as before, and everything acknowledged is stored
 
 Nodes are ``StreamService`` with all its drivers, the coordinators of groups and transactions, a
-member of the catalogue's Raft group, a lease and a placement leader's duties; what they see of the
-catalogue comes late, and not at all while they are cut off. Promises that are checked: what was
-acknowledged is read under its offset; an offset once read never changes; a producer's batch is
-stored once, in its order; when all is well again every stream can be written and every sealed
-range is whole on all its nodes. Those of transactions and groups: ``transactions``.
+member of the catalogue's Raft group, a lease and the tasks of a placement leader; updates of the
+catalogue arrive late, and not at all while a node is isolated. Checked guarantees: acknowledged
+records are read at their offsets; an offset once read never changes; a producer's batch is stored
+once, in order; after the faults every stream can be written and every sealed range is complete on
+all its nodes. Those of transactions and groups are in ``transactions``.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ ADMINS = 2
 SCENARIO_S = 120.0
 MIXED_CHANCE = 0.25  # of a scenario with all faults to have nodes of two releases
 STABLE_S = 5.0
-# What clients are told at least while nothing fails: a third of what they mostly are.
+# Minimum of acknowledgements without faults: a third of the usual number.
 STABLE_ACKNOWLEDGED = 100
 STABLE_TRANSACTIONS = 10
 _HEALED_S = 60.0
@@ -62,7 +62,7 @@ class ClusterSimulator:
         self, folder: Path, seed: int, files: FaultyFiles, *, policy: str = "fsync"
     ) -> None:
         self.trace = Trace()
-        self.faults: tuple[str, ...] = FAULTS  # which happen
+        self.faults: tuple[str, ...] = FAULTS  # the faults that are injected
         self._files = files
         self._folder = folder
         self._rng = Random(seed)  # noqa: S311 - a scenario
@@ -72,7 +72,7 @@ class ClusterSimulator:
         self.counts: dict[str, int] = {}
 
     async def run(self, seconds: float) -> None:
-        """Live through the scenario; raises ``GuaranteeViolated``."""
+        """Run the scenario; raises ``GuaranteeViolated``."""
         rng, note = self._rng, self.trace.note
         is_oversize = "oversize messages" in self.faults
         is_mixed = "mixed versions" in self.faults
@@ -135,10 +135,10 @@ class ClusterSimulator:
                 raise GuaranteeViolated(f"node {member} has another catalogue after a restart")
 
     async def _stabilise(self) -> None:
-        """Nothing fails any more, and clients go on: they are served again."""
+        """Check that clients are served again after all faults have ended."""
         before = len(self.clients.acked), self._committed_count()
         await asyncio.sleep(STABLE_S)
-        self._cluster.check_fatal()  # says more than what clients see of it
+        self._cluster.check_fatal()  # its error is more specific than what clients see
         acknowledged = len(self.clients.acked) - before[0]
         transactions = self._committed_count() - before[1]
         if acknowledged < STABLE_ACKNOWLEDGED or transactions < STABLE_TRANSACTIONS:
@@ -156,8 +156,8 @@ class ClusterSimulator:
         self.clients.is_done = False
         async with asyncio.timeout(_HEALED_S):
             await self.clients.write([b"the end"], ProducerStamp(99, 0, 0))
-            # Damage is told and mended in the first rounds; in the last there is none.
-            while not cluster.is_whole() or not cluster.is_sound():  # noqa: ASYNC110 - nobody tells
+            # Damage is reported and repaired in the first rounds; in the last there is none.
+            while not cluster.is_whole() or not cluster.is_sound():  # noqa: ASYNC110 - no event
                 await asyncio.sleep(1)
             for client in self.transactions:
                 await client.finish()
@@ -168,7 +168,7 @@ class ClusterSimulator:
         self._count()
         if cluster.stream.start > self._node_faults.trimmed:
             raise GuaranteeViolated(
-                f"nobody deleted up to {cluster.stream.start}, only to {self._node_faults.trimmed}"
+                f"start {cluster.stream.start} is beyond the trimmed {self._node_faults.trimmed}"
             )
         writer = cluster.writer()
         assert writer is not None, "it has just been written to"
@@ -176,7 +176,7 @@ class ClusterSimulator:
         self.clients.check_all(cluster.stream.start, [writer, *others])
 
     async def _check_catalogue(self) -> None:
-        """All nodes know the same, and it is what administrators were told."""
+        """Check that all nodes have the same catalogue, consistent with administrators' answers."""
         cluster = self._cluster
         for subject in list(self._history):
             await self.admins[0].look(cluster.serving()[0], subject)
@@ -190,7 +190,7 @@ class ClusterSimulator:
 
     def _count(self) -> None:
         stream = self._cluster.stream
-        # A range that was rewritten again is of the next generation.
+        # Every rewrite of a range increments its generation.
         rewritten = {
             each.id: sum(one.generation for one in each.ranges) for each in self._cluster.streams()
         }
@@ -222,8 +222,8 @@ def run_seed(
     policy: str = "fsync",
     faults: tuple[str, ...] = FAULTS,
 ) -> ClusterSimulator:
-    """Live through the scenario of a seed; ``faults`` names those of ``FAULTS`` that happen."""
-    # Files in memory: the disk's delays are virtual.
+    """Run the scenario of a seed; ``faults`` selects from ``FAULTS``."""
+    # Files are in memory: delays of the disk are virtual.
     shared = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     folder = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
     files = FaultyFiles()

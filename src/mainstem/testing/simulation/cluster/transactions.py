@@ -1,7 +1,7 @@
-"""Who writes in transactions and keeps positions in ``simulator``, and what they were told.
+"""Transactional producers and offset commits of ``simulator``, and what was acknowledged to them.
 
-Promises that are checked: of a transaction all is seen or nothing, on every partition and in the
-position that moves with it, as it was told; what was seen stays; a position never goes back.
+Checked guarantees: a transaction is visible completely or not at all, on every partition and in the
+offset committed with it, as it was answered; visible records stay; an offset never moves back.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ TOPIC: Final = "x"
 PARTITIONS: Final = 2
 TIMEOUT_MS: Final = 8_000
 
-# Who writes a partition of a topic, or coordinates what is kept there, as clients are told.
+# The node that writes a partition of a topic, or coordinates its groups, per client metadata.
 Find = Callable[[str, int], SimNode | None]
 
 
 class TransactionOutcome(Enum):
-    """What is known of a transaction."""
+    """Known outcome of a transaction."""
 
     ABORTED = auto()
     COMMITTED = auto()
@@ -39,7 +39,7 @@ class TransactionOutcome(Enum):
 
 
 class SimGroupOffsets:
-    """Keeps the position of a group, and looks whether it is kept."""
+    """Commits offsets of a group, and checks that they are stored."""
 
     def __init__(self, rng: Random, find: Find, trace: Callable[[str], None]) -> None:
         self._rng = rng
@@ -49,7 +49,7 @@ class SimGroupOffsets:
         self.is_done = False
 
     async def commit_until_done(self) -> None:
-        """Move on, again and again; a position that was not acknowledged may count or not."""
+        """Commit growing offsets; one that was not acknowledged may be stored or not."""
         while not self.is_done:
             await asyncio.sleep(self._rng.random() * 0.5)
             self.tried += 1
@@ -68,19 +68,19 @@ class SimGroupOffsets:
         request = CommitRequest(group_id="plain", offsets=kept)
         outcomes = await node.serve(partial(node.coordinators.groups.commit_offsets, request))
         if any(outcomes):
-            raise GuaranteeViolated(f"a position is refused: {outcomes}")
+            raise GuaranteeViolated(f"an offset commit is refused: {outcomes}")
         self.reached = position
 
     async def look(self) -> None:
-        """Ask for the position: what was told counts, what was only tried may."""
+        """Fetch the offset: acknowledged ones must be stored, attempted ones may be."""
         found = await fetched(self._find, "plain")
         if not self.reached <= found <= self.tried:
-            raise GuaranteeViolated(f"a position is {found}, not {self.reached} to {self.tried}")
+            raise GuaranteeViolated(f"an offset is {found}, not {self.reached} to {self.tried}")
         self.reached = found
 
 
 class SimTransactions:
-    """One producer of transactions, with a group whose position some of them move."""
+    """One transactional producer, with a group whose offset some transactions commit."""
 
     def __init__(self, number: int, rng: Random, find: Find, trace: Callable[[str], None]) -> None:
         self.id = f"transactions {number}"
@@ -90,11 +90,11 @@ class SimTransactions:
         self.is_done = False
         self.outcomes: dict[int, TransactionOutcome] = {}
         self.values: dict[int, set[bytes]] = {}  # one for each partition
-        self.moved: set[int] = set()  # which transactions move the position
+        self.moved: set[int] = set()  # transactions that commit the offset
         self._producer: ProducerIdentity | None = None
 
     async def write_until_done(self) -> None:
-        """One transaction after the other; after whatever fails a new beginning."""
+        """Run transactions one after the other; initialise the producer again after a failure."""
         while not self.is_done:
             await asyncio.sleep(self._rng.random() * 0.5)
             try:
@@ -109,7 +109,7 @@ class SimTransactions:
                 self._producer = None
 
     async def finish(self) -> None:
-        """All is well again: whatever is open ends."""
+        """End the open transaction, without faults."""
         await retry_until_settled(self._begin)
 
     async def _begin(self) -> None:
@@ -119,7 +119,7 @@ class SimTransactions:
         self._producer = answer.producer
 
     async def _begin_beside(self, producer: ProducerIdentity) -> None:
-        """Begin anew while something of the life before is still on its way: it must not count."""
+        """Initialise the producer again while an old request is in flight, which must be fenced."""
         stray = asyncio.create_task(self._stray(producer))
         await asyncio.sleep(self._rng.random() * 0.05)
         try:
@@ -192,10 +192,10 @@ class SimTransactions:
         )
         outcomes = await node.serve(moving)
         if any(outcomes):
-            raise GuaranteeViolated(f"a position is refused: {outcomes}")
+            raise GuaranteeViolated(f"an offset commit is refused: {outcomes}")
 
     async def _end(self, producer: ProducerIdentity, *, is_commit: bool) -> ProducerIdentity:
-        """Ask until it is answered, as producers do."""
+        """Repeat a request until it is answered, as producers do."""
         request = EndRequest(transactional_id=self.id, producer=producer, commit=is_commit)
         while True:
             try:
@@ -213,39 +213,39 @@ class SimTransactions:
         return node
 
     async def look(self) -> None:
-        """Ask for the position: it is that of the last transaction that moved it and counts."""
+        """Check that the offset is that of the last committed transaction that set it."""
         last = max(
             (one for one in self.moved if self.outcomes[one] is TransactionOutcome.COMMITTED),
             default=-1,
         )
         found = await fetched(self._find, self.id)
         if found < last or (found >= 0 and self.outcomes[found] is TransactionOutcome.ABORTED):
-            raise GuaranteeViolated(f"the position of {self.id} is {found}, not that of {last}")
+            raise GuaranteeViolated(f"the offset of {self.id} is {found}, not that of {last}")
 
     async def check_position(self, seen: set[bytes]) -> None:
-        """All is well again: the position is that of the last transaction that is seen."""
+        """Check, without faults, that the offset is that of the last visible transaction."""
         shown = [one for one in self.moved if self.values[one] <= seen]
         found = await fetched(self._find, self.id)
         if found != max(shown, default=-1):
             raise GuaranteeViolated(
-                f"the position of {self.id} is {found}, not {max(shown, default=-1)}"
+                f"the offset of {self.id} is {found}, not {max(shown, default=-1)}"
             )
 
     def check_seen(self, seen: set[bytes], *, is_end: bool) -> None:
-        """What is seen of the transactions is what was told of them."""
+        """Check that the visible records agree with the answers to the producer."""
         for number, status in self.outcomes.items():
             values = self.values[number]
             shown = values & seen
             if status is TransactionOutcome.ABORTED and shown:
-                raise GuaranteeViolated(f"{self.id} {number} was aborted and {shown} is seen")
+                raise GuaranteeViolated(f"{self.id} {number} was aborted and {shown} is visible")
             if is_end and shown != values and (shown or status is TransactionOutcome.COMMITTED):
                 raise GuaranteeViolated(
-                    f"{self.id} {number} is {status}, and {shown} of {values} is seen"
+                    f"{self.id} {number} is {status}, and {shown} of {values} is visible"
                 )
 
 
 class CommittedReader:
-    """Reads what was committed, again and again."""
+    """Reads committed records repeatedly."""
 
     def __init__(self, rng: Random, find: Find, clients: list[SimTransactions]) -> None:
         self._rng = rng
@@ -256,7 +256,7 @@ class CommittedReader:
         self._read_before: dict[tuple[int, int], tuple[bytes, list[tuple[int, int]]]] = {}
 
     async def read_until_done(self) -> None:
-        """Look at partitions and at positions."""
+        """Read partitions and offsets."""
         while not self.is_done:
             await asyncio.sleep(self._rng.random() * 2)
             try:
@@ -271,7 +271,7 @@ class CommittedReader:
                     _check_retriable(error)
 
     async def check_end(self) -> None:
-        """All is well again."""
+        """Check everything at the end, without faults."""
         before, self._seen = self._seen, {}
         self._read_before.clear()
         try:
@@ -282,10 +282,10 @@ class CommittedReader:
             raise
         lost = {at: value for at, value in before.items() if self._seen.get(at) != value}
         if lost:
-            raise GuaranteeViolated(f"what was seen is gone: {lost}")
+            raise GuaranteeViolated(f"visible records are lost: {lost}")
         seen = set(self._seen.values())
         if len(seen) != len(self._seen):
-            raise GuaranteeViolated("a record of a transaction is seen twice")
+            raise GuaranteeViolated("a record of a transaction is visible twice")
         for client in self._clients:
             client.check_seen(seen, is_end=True)
             await client.check_position(seen)
@@ -315,7 +315,7 @@ class CommittedReader:
 
 
 def shown_of(data: bytes, aborted: list[tuple[int, int]]) -> list[tuple[int, bytes]]:
-    """Offsets and values of the records that were not aborted; markers are none."""
+    """Offsets and values of the records that were not aborted, without markers."""
     found = list[tuple[int, bytes]]()
     coming = sorted(aborted, key=lambda each: each[1], reverse=True)
     gone: set[int] = set()
@@ -333,12 +333,12 @@ def shown_of(data: bytes, aborted: list[tuple[int, int]]) -> list[tuple[int, byt
 
 @lru_cache(8_192)
 def _values(batch: bytes) -> list[tuple[int, bytes]]:
-    """Offsets and values of a batch: the same ones are read again and again."""
+    """Offsets and values of a batch; cached, since the same batches are read repeatedly."""
     return [(record.offset, record.value or b"") for record in records_of(batch)]
 
 
 async def fetched(find: Find, group: str) -> int:
-    """The position of a group, as its coordinator has it; -1: none."""
+    """The committed offset of a group from its coordinator; -1 if none."""
     node = find(OFFSETS_TOPIC, 0)
     if node is None:
         raise _no_node()
@@ -350,7 +350,7 @@ async def fetched(find: Find, group: str) -> int:
 
 
 async def retry_until_settled(act: Callable[[], Awaitable[None]]) -> None:
-    """All is well again, but coordinators may still be on their way."""
+    """Retry until coordinators have been loaded after the faults."""
     while True:
         try:
             await act()
@@ -362,14 +362,14 @@ async def retry_until_settled(act: Callable[[], Awaitable[None]]) -> None:
 
 
 def _kind(error: Exception) -> str:
-    """What an error is, without the folder that it may name."""
+    """The kind of an error, without the folder that it may name."""
     return error.code.name if isinstance(error, MainstemError) else type(error).__name__
 
 
 def _check_retriable(error: Exception) -> None:
     if isinstance(error, MainstemError) and not error.retriable:
-        raise GuaranteeViolated(f"refused for good: {error}") from error
+        raise GuaranteeViolated(f"refused permanently: {error}") from error
 
 
 def _no_node() -> Unavailable:
-    return Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "nobody is there")
+    return Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "no node is available")

@@ -1,4 +1,4 @@
-"""Commands for a simulated shard with consumer groups, and what happens as text.
+"""Commands for a simulated shard with consumer groups, with their effects as text.
 
 topic T COUNT · drop T · recreate T COUNT
 beat G id=M epoch=N [topics=a,b] [pattern=P] [owned=a:0,1;b:2] [instance=I] [assignor=A]
@@ -43,14 +43,14 @@ PATIENCE_MS = 60_000
 
 
 def subscription_bytes(topics: list[str], owned: NamedPartitions) -> bytes:
-    """What a classic consumer says that it wants and has."""
+    """The subscription metadata of a classic consumer."""
     head = SHORT.pack(1) + INT.pack(len(topics)) + b"".join(map(text, topics)) + INT.pack(-1)
-    # Owned partitions have the shape of an assignment, without its version and user data.
+    # Owned partitions have the format of an assignment, without its version and user data.
     return head + assignment_bytes(owned, 0)[2:-4]
 
 
 class ConsumerGroupScript(GroupScript):
-    """Runs commands and prints what they cause."""
+    """Runs commands and returns their effects as text."""
 
     commits_are_new = True
 

@@ -1,4 +1,4 @@
-"""Commands for a simulated shard of groups, one per line, and what happens as text.
+"""Commands for a simulated shard of groups, one per line, with their effects as text.
 
 join G client=C [id=M] [instance=I] [protocols=a,b] [session=MS] [rebalance=MS] [old|skips]
 sync G id=M generation=N [M1=text M2=text]       the rest are the leader's assignments
@@ -36,9 +36,9 @@ Command = Callable[[str, list[str], Options], str]
 
 
 class GroupScript:
-    """Runs commands and prints what they cause."""
+    """Runs commands and returns their effects as text."""
 
-    # Whether commits come from clients that understand it when there is no such group.
+    # Whether commits come from clients that understand the error for an unknown group.
     commits_are_new = False
 
     def __init__(self, sim: GroupSimulator | None = None) -> None:
@@ -63,7 +63,7 @@ class GroupScript:
         }
 
     def run(self, line: str) -> str:
-        """Run one command; its output."""
+        """Run one command; returns its output."""
         name, *words = shlex.split(line)
         subject = words[0] if words else ""
         plain = [word for word in words[1:] if "=" not in word]

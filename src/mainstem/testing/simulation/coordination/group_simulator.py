@@ -1,7 +1,7 @@
-"""A shard of consumer groups on a virtual clock and an in-memory log: for scenarios and properties.
+"""A shard of groups on a virtual clock and an in-memory log, for scenarios and properties.
 
-Does what the runtime does, at once: facts are encoded, kept and replayed; answers are collected by
-ticket; time moves only when told, from one alarm to the next.
+Does what the driver does, synchronously: facts are encoded, stored and replayed; answers are
+collected by ticket; time moves only by ``advance``, from one timer to the next.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 
 class GroupSimulator:
-    """One shard; ``answers`` holds what each ticket was told, ``stored`` all facts in order."""
+    """One shard; ``answers`` holds the answer to each ticket, ``stored`` all facts in order."""
 
     def __init__(self, settings: GroupSettings, topics: TopicList | None = None) -> None:
         self.settings = settings
@@ -55,7 +55,7 @@ class GroupSimulator:
         return Instant(self.now_ms, _EPOCH_MS + self.now_ms)
 
     def join(self, request: JoinRequest) -> int:
-        """Park a join; the ticket it is answered under. A refusal is raised."""
+        """Park a join; returns its ticket. A refusal is raised."""
         ticket = next(self._tickets)
         consumers = self.shard.consumers.get(request.group_id)
         if consumers is not None:
@@ -87,7 +87,7 @@ class GroupSimulator:
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """A sign of life."""
+        """Send a Heartbeat request."""
         consumers = self.shard.consumers.get(request.group_id)
         if consumers is not None:
             decision = self.shard.consumers.classic_heartbeat(consumers, request, self.now())
@@ -98,7 +98,7 @@ class GroupSimulator:
         self.shard.groups.heartbeat(request, self.now())
 
     def leave(self, group_id: str, leaving_members: Sequence[LeavingMember]) -> list[CommitResult]:
-        """Let members leave."""
+        """Send a LeaveGroup request."""
         consumers = self.shard.consumers.get(group_id)
         if consumers is not None:
             decision = self.shard.consumers.leave(consumers, leaving_members, self.now())
@@ -110,20 +110,20 @@ class GroupSimulator:
         return outcomes
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member of a consumer group joins, lives or leaves."""
+        """Send a ConsumerGroupHeartbeat request."""
         decision = self.shard.consumer_heartbeat(request, self.now())
         self._settle(decision)
         assert isinstance(decision.reply, ConsumerAnswer)
         return decision.reply
 
     def commit(self, request: CommitRequest) -> list[CommitResult]:
-        """Positions are kept."""
+        """Commit offsets."""
         outcomes, facts = self.shard.commit(request, self.now())
         self.store(facts)
         return outcomes
 
     def store(self, facts: Sequence[Fact]) -> None:
-        """Append and replay, or refuse all."""
+        """Append and replay facts, or refuse all of them."""
         if self.is_full and facts:
             raise Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the disk is full")
         for fact in facts:
@@ -131,7 +131,7 @@ class GroupSimulator:
             self.shard.replay(fact)
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass; every alarm on the way rings at its moment."""
+        """Advance the virtual time; timers fire in order at their times."""
         until_ms = self.now_ms + by_ms
         while (at_ms := self._alarms.next_ms()) is not None and at_ms <= until_ms:
             self.now_ms = max(self.now_ms, at_ms)
@@ -141,7 +141,7 @@ class GroupSimulator:
         self.now_ms = until_ms
 
     def restart(self) -> None:
-        """Lose everything that is not stored, and load what is."""
+        """Discard everything that is not stored, and load the stored facts."""
         self.shard = self.rebuilt()
         self._alarms = DeadlineHeap()
         for group_id, effects in self.shard.groups.loaded(self.now()).items():
@@ -150,7 +150,7 @@ class GroupSimulator:
             self._wake(group_id, wake_ms)
 
     def rebuilt(self) -> GroupShard:
-        """Another shard, from the stored facts alone."""
+        """A new shard, loaded from the stored facts only."""
         shard = self._new_shard()
         for fact in self.stored:
             shard.replay(fact)
@@ -185,7 +185,7 @@ class GroupSimulator:
                 self._settle(decision)
             except MainstemError:
                 group = self.shard.consumers.get(group_id)
-                assert group is not None, "a decision that is not stored ends no group"
+                assert group is not None, "a decision that is not stored removes no group"
                 group.postpone(self.now_ms)
         group = self.shard.consumers.get(group_id)
         self._wake(group_id, None if group is None else group.next_ms())

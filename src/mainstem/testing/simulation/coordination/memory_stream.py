@@ -1,4 +1,4 @@
-"""An internal stream in memory, for tests of coordinators: commits when told, fails when told."""
+"""An internal stream in memory, for tests of coordinators, with controlled commits and failures."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ Settled = Callable[[MainstemError | None], None]
 
 
 class MemoryBatches:
-    """Whole batches."""
+    """Complete batches."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -23,8 +23,8 @@ class MemoryBatches:
 class MemoryStream:
     """Keeps batches in a list. ``is_synced`` False holds commits back until ``commit``.
 
-    ``refusal`` is the answer to appends, ``missing`` the one to reads; ``lapsed`` says why another
-    node may write it by now.
+    ``refusal`` is the error of appends, ``missing`` that of reads; ``lapsed`` is the reason why
+    another node may be the writer by now.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class MemoryStream:
         self._waiting: list[tuple[int, Settled]] = []
 
     def append(self, batch: bytearray) -> int:
-        """Write one batch, or refuse as told."""
+        """Write one batch, or raise ``refusal``."""
         if self.refusal is not None:
             raise self.refusal
         stamp(batch, 0, self.written, self.epoch)
@@ -56,7 +56,7 @@ class MemoryStream:
         return self.append(marker_batch(producer_id, epoch, marker, 0))
 
     def commit(self, error: MainstemError | None = None) -> None:
-        """What was written is safe, or is lost."""
+        """Commit what was written, or fail with an error."""
         if error is None:
             self.committed = self.written
         waiting, self._waiting = self._waiting, []
@@ -64,7 +64,7 @@ class MemoryStream:
             settled(error)
 
     def when_committed(self, until: int, settled: Settled) -> bool:
-        """Whether all before ``until`` is committed."""
+        """Whether the records before ``until`` are committed."""
         if until <= self.committed:
             return True
         if len(self._waiting) >= self.waiting_max:
@@ -75,7 +75,7 @@ class MemoryStream:
     def read(
         self, offset: int, *, max_bytes: int, committed_only: bool, min_one: bool
     ) -> MemoryBatches | None:
-        """Batches from the one that contains ``offset`` on, or refuse as told."""
+        """Batches starting with the one that contains ``offset``; or raise ``missing``."""
         if self.missing is not None:
             raise self.missing
         until = self.committed

@@ -1,4 +1,4 @@
-"""Topics in a list: what groups see of a cluster, without one."""
+"""Topics in a list: the topic metadata for groups, without a cluster."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import md5
@@ -8,7 +8,7 @@ from mainstem.model.metadata import Stream, Topic
 
 
 class TopicList:
-    """Topics by name, with so many partitions each; change ``counts`` at will."""
+    """Topics by name with their partition counts; tests may change ``counts``."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.counts = dict(counts or {})
@@ -41,10 +41,10 @@ class TopicList:
         return [topic for name in self.counts if (topic := self.by_name(name)) is not None]
 
     def group_texts(self, group: str) -> Mapping[str, str]:
-        """What is set on a group; change ``of_groups`` at will."""
+        """The settings of a group; tests may change ``of_groups``."""
         return self.of_groups.get(group, {})
 
     def recreate(self, name: str, count: int) -> None:
-        """Delete a topic and make another of the same name."""
+        """Delete a topic and create another of the same name."""
         self.incarnations[name] = self.incarnations.get(name, 0) + 1
         self.counts[name] = count

@@ -1,4 +1,4 @@
-"""Commands for a simulated shard of transactions, one per line, and what happens as text.
+"""Commands for a simulated shard of transactions, one per line, with their effects as text.
 
 init T [timeout=MS] [expected=ID/EPOCH] [two-phase] [keep]
 add T ID/EPOCH topic/partition… · write T ID/EPOCH topic/partition [old]
@@ -31,7 +31,7 @@ Command = Callable[[Words, Options], str]
 
 
 class TransactionScript:
-    """Runs commands and prints what they cause."""
+    """Runs commands and returns their effects as text."""
 
     def __init__(self) -> None:
         self._sim = TransactionSimulator(TransactionSettings())
@@ -54,7 +54,7 @@ class TransactionScript:
         }
 
     def run(self, line: str) -> str:
-        """Run one command; its output."""
+        """Run one command; returns its output."""
         name, *words = shlex.split(line)
         options = dict(word.split("=", 1) for word in words if "=" in word)
         stored = len(self._sim.stored)

@@ -1,8 +1,8 @@
 """A shard of transactions, its log and the partitions it marks, in memory and on a virtual clock.
 
-Does what the runtime does, but one step at a time, so that a test may stop it anywhere: a decision
-is stored, then each marker is written, then the transaction is completed. ``restart`` loses all
-that is not stored.
+Does what the drivers do, but one step at a time, so that a test may stop it anywhere: a decision
+is stored, then each marker is written, then the transaction is completed. ``restart`` discards all
+state that is not stored.
 """
 
 from collections.abc import Collection, Sequence
@@ -42,7 +42,7 @@ class WrittenRecord(Struct):
 
 
 class SimPartition:
-    """One partition as far as transactions go."""
+    """One partition with the state of its transactions."""
 
     def __init__(self) -> None:
         self.state = StreamState()
@@ -57,7 +57,7 @@ class SimPartition:
         self._end += 1
 
     def mark(self, producer: ProducerIdentity, marker: TransactionMarker) -> None:
-        """Append a marker: what the producer has written since the last one has an outcome."""
+        """Append a marker, which decides the producer's records since its last marker."""
         self.state.check_epoch(*producer)
         self.state.mark(*producer, marker, offset=self._end, now_ms=0)
         self._end += 1
@@ -66,13 +66,13 @@ class SimPartition:
                 record.is_committed = marker.commit
 
     def has_open(self, producer: ProducerIdentity) -> bool:
-        """Whether the producer's transaction has records here already."""
+        """Whether the producer's transaction already has records in this partition."""
         is_open = producer.producer_id in self.state.transactions.ongoing
         return is_open and self.state.producers.epoch_of(producer.producer_id) == producer.epoch
 
 
 class TransactionSimulator:
-    """One shard; ``stored`` holds all facts in order, ``partitions`` what was written where."""
+    """One shard; ``stored`` holds all facts in order, ``partitions`` the written records."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -85,7 +85,7 @@ class TransactionSimulator:
         self.shard = TransactionShard(settings)
 
     def init(self, request: InitRequest) -> InitAnswer:
-        """A producer begins."""
+        """Send InitProducerId."""
         decision = self._carry_out(self.shard.init(request, self._spare_id, self.now_ms))
         assert decision.answer is not None
         return decision.answer
@@ -93,13 +93,13 @@ class TransactionSimulator:
     def add(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[Partition]
     ) -> None:
-        """Partitions join the transaction."""
+        """Add partitions to the transaction."""
         self._carry_out(self.shard.add(transactional_id, producer, partitions, self.now_ms))
 
     def write(
         self, transactional_id: str, producer: ProducerIdentity, partition: Partition, *, adds: bool
     ) -> None:
-        """A producer writes a record; newer clients add the partition by that."""
+        """Write a record of a producer; for newer clients this also adds the partition."""
         place = self.partitions.setdefault(partition, SimPartition())
         if not place.has_open(producer):
             if adds:
@@ -110,7 +110,7 @@ class TransactionSimulator:
         place.write(producer, transactional_id)
 
     def end(self, request: EndRequest) -> ProducerIdentity:
-        """A producer decides."""
+        """Send EndTxn."""
         return self._carry_out(
             self.shard.end(request, self._spare_id, self.now_ms)
         ).transaction.client
@@ -124,20 +124,20 @@ class TransactionSimulator:
         self.unmarked[transactional_id].remove(partition)
 
     def complete(self, transactional_id: str) -> None:
-        """Store that all markers are written."""
+        """Complete a transaction whose markers are all written."""
         assert not self.unmarked[transactional_id]
         self._store(facts_of(self.shard.complete(transactional_id, self.now_ms)))
         del self.unmarked[transactional_id]
 
     def settle(self) -> None:
-        """Write all markers that are on their way."""
+        """Write all outstanding markers."""
         for transactional_id in list(self.unmarked):
             for partition in list(self.unmarked[transactional_id]):
                 self.mark(transactional_id, partition)
             self.complete(transactional_id)
 
     def advance(self, by_ms: int) -> list[str]:
-        """Let time pass; the ids whose transaction is aborted for it."""
+        """Advance the virtual time; returns the ids whose transaction timed out."""
         self.now_ms += by_ms
         overdue = self.shard.overdue(self.now_ms)
         if self.is_full:
@@ -147,27 +147,27 @@ class TransactionSimulator:
         return overdue
 
     def expire(self) -> int:
-        """Forget unused ids; how many."""
+        """Delete expired ids; returns how many."""
         facts = self.shard.expire(self.now_ms)
         self._store(facts)
         return len(facts)
 
     def restart(self) -> None:
-        """Lose everything that is not stored, and load what is: markers are sent once more."""
+        """Discard everything that is not stored, and load the rest; markers are written again."""
         self.shard = self.rebuilt()
         self.unmarked = {}
         for each in self.shard.prepared():
             self.unmarked[each] = sorted(self.known(each).partitions)
 
     def rebuilt(self) -> TransactionShard:
-        """Another shard, from the stored facts alone."""
+        """A new shard, loaded from the stored facts only."""
         shard = TransactionShard(self.settings)
         for fact in self.stored:
             shard.replay(fact)
         return shard
 
     def known(self, transactional_id: str) -> Transaction:
-        """How things stand with an id."""
+        """The state of an id."""
         found = self.shard.get(transactional_id)
         assert found is not None
         return found

@@ -23,7 +23,7 @@ SETTLE_ROUNDS = 50
 
 
 class FaultRates(msgspec.Struct, frozen=True):
-    """How often what goes wrong."""
+    """Probabilities of faults."""
 
     crash: float
     tick: float
@@ -38,7 +38,7 @@ class FaultRates(msgspec.Struct, frozen=True):
 
 
 class EpisodeCounts(NamedTuple):
-    """How much happened."""
+    """Counts of events in an episode."""
 
     committed: int
     terms: int
@@ -63,9 +63,9 @@ def random_fault_rates(random: Random) -> FaultRates:
 
 
 def episode(seed: int, steps: int, *, gone: float = 0.0) -> EpisodeCounts:
-    """One episode; raises when a promise is broken.
+    """Run one episode; raises when a guarantee is violated.
 
-    ``gone``: how often somebody is told that a node's process has ended, be that true or not.
+    ``gone``: how often a node gets a report, true or false, that another one's process has ended.
     """
     random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
     fault_rates = random_fault_rates(random)
@@ -138,7 +138,7 @@ class _Episode:
             self.simulator.check_logs()
 
     def stabilise(self) -> None:
-        """When nothing goes wrong any more, somebody leads and everybody catches up."""
+        """Check that without faults a leader is elected and all members catch up."""
         simulator = self.simulator
         simulator.forget_lost_snapshots()
         wanted: EntryId | None = None
@@ -154,7 +154,7 @@ class _Episode:
                 wanted = leader.core.state.log.last_id if taken else None
             elif self._all_have(leader, wanted.index):
                 return
-        raise AssertionError("LIVENESS: no leader, or somebody does not catch up")
+        raise AssertionError("LIVENESS: no leader, or a member does not catch up")
 
     def _all_have(self, leader: SimulatedMember, index: int) -> bool:
         conf_state = leader.core.conf_state
@@ -190,10 +190,10 @@ class _Episode:
         elif act == "unreachable":
             member.core.report_unreachable(other)
         elif act == "gone":
-            # True or not: who is told so forgets its leader, and that must be safe.
+            # True or false: the core that gets the report clears its leader, which must be safe.
             member.core.report_unreachable(other, gone_s=simulator.now_s)
         else:
-            # Whoever believes to lead is asked, and somebody who may not.
+            # Ask all that consider themselves leader, and one that may not.
             change = ConfChange(random.choice(CHANGES), other)
             for one in self._members:
                 if one is member or one.core.state.is_leader:

@@ -1,13 +1,13 @@
-"""Raft cores in a hostile world: any order of ticks, deliveries, losses, writes and crashes.
+"""Raft cores under faults: any order of ticks, deliveries, losses, writes and crashes.
 
-There is no clock, no socket and no disk here, so a step costs microseconds and an hour of bad luck
-fits into a second. After every step the promises of the Raft paper (figure 3) are checked:
+There is no clock, no socket and no disk here, so a step costs microseconds and an hour of faults
+takes a second. After every step the properties of the Raft paper (figure 3) are checked:
 
-* **election safety**: one leader in a term;
-* **leader completeness**: a leader holds everything that was committed before it;
-* **state machine safety**: nobody applies something else at the same place;
-* **log matching**: the same entry at the same place means the same log before it;
-* **linearisable reads**: a read sees all that anybody had applied when it began.
+* **election safety**: at most one leader in a term;
+* **leader completeness**: a leader has all entries committed in earlier terms;
+* **state machine safety**: no two nodes apply different entries at the same index;
+* **log matching**: entries with the same index and term have the same log before them;
+* **linearisable reads**: a read sees everything that any node had applied when it started.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ POOL_MAX = 400
 
 
 class Disk(msgspec.Struct):
-    """What a node keeps over a crash."""
+    """The durable state of a node."""
 
     hard_state: HardState
     snapshot: SnapshotMeta
@@ -46,28 +46,28 @@ class Disk(msgspec.Struct):
     entries: list[Entry]
 
     def durable(self) -> DurableState:
-        """As a node finds it when it starts."""
+        """The durable state that a node loads at start."""
         last = self.start.index + len(self.entries)
         commit = min(max(self.hard_state.commit, self.snapshot.index), last)
         kept = HardState(self.hard_state.term, self.hard_state.vote, commit)
         return DurableState(kept, self.snapshot, self.start, tuple(self.entries))
 
     def save(self, ready: Ready) -> None:
-        """Keep what a ``Ready`` asks for."""
+        """Store the changes of a ``Ready``."""
         self.hard_state = ready.hard_state or self.hard_state
         if ready.snapshot is not None:
             self.snapshot, self.start = ready.snapshot, ready.snapshot.id
             self.entries.clear()
         if ready.entries:
             place = ready.entries[0].index - self.start.index - 1
-            if place < 0:  # what a local snapshot made superfluous meanwhile
+            if place < 0:  # entries already covered by a local snapshot
                 self.entries[:] = ready.entries[-place:]
             else:
                 assert place <= len(self.entries), "a gap in the stored log"
                 self.entries[place:] = ready.entries
 
     def compact(self, snapshot: SnapshotMeta, start: EntryId) -> None:
-        """Keep a local snapshot instead of entries."""
+        """Store a local snapshot instead of entries."""
         self.snapshot = snapshot
         if start.index > self.start.index:
             del self.entries[: start.index - self.start.index]
@@ -90,10 +90,10 @@ class RaftCoreSimulator:
     """Runs Raft cores with any order of ticks, deliveries, losses and crashes.
 
     Args:
-        nodes: how many nodes there are, numbered from 1.
-        voters: how many of them found the group; the others may be added later.
-        random: what decides about time-outs.
-        settings: the behaviour of each core, in each of its lives.
+        nodes: the number of nodes, numbered from 1.
+        voters: how many of them are initial voters; the others may be added later.
+        random: decides timeouts.
+        settings: returns the settings of a core, for each of its incarnations.
     """
 
     def __init__(
@@ -135,20 +135,20 @@ class RaftCoreSimulator:
         )
 
     def tick(self, member: SimulatedMember) -> None:
-        """Let time pass until a node has something to do."""
+        """Advance the time to the next deadline of a node."""
         self.now_s = max(self.now_s, member.core.next_deadline_s)
         member.core.tick(self.now_s)
         self.check(member)
 
     def deliver(self, message: RaftMessage) -> None:
-        """A message arrives, unless its receiver is down."""
+        """Deliver a message, unless its receiver is down."""
         member = self.members[message.to]
         if member.up:
             member.core.step(message, self.now_s)
             self.check(member)
 
     def take(self, member: SimulatedMember) -> Ready | None:
-        """What a node wants done; what may leave at once has left."""
+        """Take the ``Ready`` of a node; messages that need no storage are sent at once."""
         if member.ready is None and member.core.has_ready:
             member.ready = member.core.ready()
             self.send(member.ready.messages)
@@ -157,7 +157,7 @@ class RaftCoreSimulator:
         return member.ready
 
     def finish(self, member: SimulatedMember) -> None:
-        """The disk has kept it; send the rest and apply."""
+        """Store the taken ``Ready``, send the other messages and apply entries."""
         ready = member.ready
         assert ready is not None, "nothing was taken"
         member.ready = None
@@ -173,7 +173,7 @@ class RaftCoreSimulator:
         self.check(member)
 
     def propose(self, member: SimulatedMember, data: bytes) -> bool:
-        """Propose something; whether the node took it."""
+        """Propose a value; returns whether the node accepted it."""
         try:
             member.core.propose([data], self.now_s)
         except NotLeader:
@@ -181,7 +181,7 @@ class RaftCoreSimulator:
         return True
 
     def change(self, member: SimulatedMember, change: ConfChange) -> bool:
-        """Propose a change of membership; whether the node took it."""
+        """Propose a change of membership; returns whether the node accepted it."""
         try:
             member.core.propose_change(change, self.now_s)
         except MainstemError:
@@ -189,13 +189,13 @@ class RaftCoreSimulator:
         return True
 
     def read(self, member: SimulatedMember) -> None:
-        """Begin a read, which must see everything that anybody has applied by now."""
+        """Start a read, which must see everything that any node has applied by now."""
         self._read_number += 1
         self._reads[member.id, member.lives, self._read_number] = self.highest_applied
         member.core.read_index(self._read_number, self.now_s)
 
     def compact(self, member: SimulatedMember, keep: int) -> bool:
-        """Take a snapshot of what a node has applied; whether there was anything new."""
+        """Take a snapshot of a node's applied state; returns whether there was anything new."""
         log = member.core.state.log
         term = log.term(log.applied)
         if member.ready is not None or log.applied <= log.snapshot.index or term is None:
@@ -208,24 +208,24 @@ class RaftCoreSimulator:
         return True
 
     def send(self, messages: tuple[RaftMessage, ...]) -> None:
-        """Messages are on their way; too many lose the oldest."""
+        """Put messages into the pool; the oldest are dropped if there are too many."""
         self.pool += messages
         if len(self.pool) > POOL_MAX:
             del self.pool[: POOL_MAX // 2]
             self.forget_lost_snapshots()
 
     def lose_snapshot(self, message: RaftMessage) -> None:
-        """The transport notices that a snapshot did not arrive."""
+        """Report a lost snapshot to its sender, as the transport does."""
         sender = self.members[message.from_]
         if sender.up:
             sender.core.report_snapshot(message.to, arrived=False)
 
     def snapshot_arrived(self, message: RaftMessage) -> None:
-        """The transport notices that a snapshot did arrive."""
+        """Report an arrived snapshot to its sender, as the transport does."""
         self.members[message.from_].core.report_snapshot(message.to, arrived=True)
 
     def check(self, member: SimulatedMember) -> None:
-        """Election safety and leader completeness, whenever a node may have changed."""
+        """Check election safety and leader completeness after a node may have changed."""
         state = member.core.state
         if not state.is_leader:
             return
@@ -236,7 +236,7 @@ class RaftCoreSimulator:
             self._check_completeness(member)
 
     def check_logs(self) -> None:
-        """Log matching, over every pair of nodes."""
+        """Check log matching for every pair of nodes."""
         members = [member for member in self.members.values() if member.up]
         for place, one in enumerate(members):
             for other in members[place + 1 :]:
@@ -272,7 +272,7 @@ class RaftCoreSimulator:
         assert index >= floor, f"STALE READ on {member.id}: {index}, though {floor} was applied"
 
     def forget_lost_snapshots(self) -> None:
-        """The transport gives up on every snapshot that is not on its way any more."""
+        """Report all snapshots that are no longer in flight as lost."""
         under_way = {
             (message.from_, message.to)
             for message in self.pool

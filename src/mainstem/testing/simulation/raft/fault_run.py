@@ -1,11 +1,11 @@
-"""A Raft group in bad weather: real drivers, crashes, power losses, partitions, lost messages.
+"""A Raft group under faults: real drivers, crashes, power losses, partitions, lost messages.
 
-Disks stall for seconds, are full for a while, or fail to sync, which ends a node; what the kernel
-could not write is gone then.
+Disks stall for seconds, are full for some time, or fail to sync, which ends a node; data that the
+kernel could not write is then lost.
 
-Clients propose numbered values through whoever leads and read through anybody. What was answered
-must be there at the end, in the same order everywhere, and a read must see what was answered before
-it began. The tally's ``digest`` is the same whenever the seed is.
+Clients propose numbered values through the leader and read through any node. Acknowledged values
+must be stored at the end, in the same order on all nodes, and a read must see what was acknowledged
+before it started. The same seed gives the same ``digest`` of the tally.
 """
 
 import asyncio
@@ -68,10 +68,10 @@ def run_with_faults(
     spare: int = 0,
     notice: float = 0.0,
 ) -> FaultRunCounts:
-    """Let it inject_faults; raises when a promise is broken. Spare nodes come and go as members.
+    """Run a group under faults; raises when a guarantee is violated. Spare nodes join and leave.
 
-    Each node notices with a chance of ``notice`` that another one's process has ended, and now and
-    then believes so of one that lives.
+    Each node gets, with the probability ``notice``, a report that another one's process has ended;
+    some of the reports are false.
     """
     files = FaultyFiles()
     with files, asyncio.Runner(loop_factory=SimulatedLoop) as runner:
@@ -84,7 +84,7 @@ class _FaultRun:
     def __init__(self, folder: Path, seed: int, nodes: int, spare: int, files: FaultyFiles) -> None:
         self._files = files
         self._random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
-        self._noticing = Random(seed)  # noqa: S311 - so that who notices does not change the rest
+        self._noticing = Random(seed)  # noqa: S311 - separate, so that reports do not change other events
         self.notice = 0.0
         settings = DriverSettings(
             snapshot_entries=60, keep_entries=10, proposal_timeout_s=5.0, chunk_timeout_s=0.3
@@ -95,7 +95,7 @@ class _FaultRun:
         self._spare = tuple(NodeId(nodes + number) for number in range(1, spare + 1))
         self._tally = FaultRunCounts()
         self._answered: dict[bytes, int] = {}
-        self._highest = 0  # the largest index that any client was told
+        self._highest = 0  # the largest index that was acknowledged to a client
         self._number = 0
         self._leaders: dict[int, NodeId] = {}
         self._over = False
@@ -103,7 +103,7 @@ class _FaultRun:
         self._loop: SimulatedLoop
 
     async def run(self, seconds: float) -> FaultRunCounts:
-        """The whole scenario."""
+        """Run the whole scenario."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self._loop = loop
@@ -125,13 +125,13 @@ class _FaultRun:
         return await self._close()
 
     def _begin(self, node: Node) -> None:
-        """A node is a process of its own, so that its disk can stall."""
+        """Start a node as a process of its own, so that its disk can stall."""
         node.context.run(PROCESS.set, node.id)
         node.on_fatal = partial(self._failed, node)
         node.context.run(self._cluster.start, node)
 
     def _failed(self, node: Node, error: BaseException) -> None:
-        """Only a sync that failed may end a node; it may be trusted with nothing since then."""
+        """Handle a fatal error: only a failed sync may end a node, and unsynced data is lost."""
         if not node.disk.has_failed or node.driver is None:
             self._fatal.append(error)
             return
@@ -142,13 +142,13 @@ class _FaultRun:
             self._kill(node, power_loss=False)
 
     def _kill(self, node: Node, *, power_loss: bool) -> None:
-        """A process ends; what the kernel told that it could not write is gone."""
+        """End a process; data that the kernel could not write is lost."""
         is_lost = power_loss or node.disk.has_failed
         node.disk.broken = node.disk.has_failed = False
         self._cluster.kill(node, power_loss=is_lost)
 
     def _damage_disk(self) -> None:
-        """The disk of a node stalls, is full, or fails."""
+        """Let the disk of a node stall, be full, or fail."""
         node = self._random.choice(list(self._cluster.nodes.values()))
         kind = self._random.random()
         if kind < 0.3:
@@ -170,7 +170,7 @@ class _FaultRun:
             node.disk.broken = True
 
     def _lose_all_power(self) -> None:
-        """All machines lose their power while their disks stall: only what was synced counts."""
+        """Let all machines lose power while their disks stall: only synced data stays."""
         for node in self._cluster.nodes.values():
             if node.driver is not None and not self._over:
                 self._tally.power_losses += 1
@@ -211,7 +211,7 @@ class _FaultRun:
             self._cluster.heal()
 
     def _report_gone(self, gone: NodeId) -> None:
-        """Some of the others notice that a process has ended, or believe it has."""
+        """Report to some of the others that a process has ended, true or false."""
         for node in self._cluster.nodes.values():
             if node.driver is not None and self._noticing.random() < self.notice:
                 node.driver.unreachable(gone, gone=True)
@@ -249,7 +249,7 @@ class _FaultRun:
             assert index >= before, f"STALE READ on {node.id}: {index} < {before}"
 
     async def _change_members(self) -> None:
-        """Adds learners, promotes and removes them, and the founders too."""
+        """Add learners, promote and remove them, and the initial voters too."""
         while not self._over:
             await asyncio.sleep(self._random.uniform(0.5, 6.0))
             leader = self._cluster.leader()
@@ -273,7 +273,7 @@ class _FaultRun:
         return node.driver
 
     async def _stabilise(self) -> None:
-        """Everybody comes back and catches up."""
+        """End all faults and wait until all members have caught up."""
         self._cluster.heal()
         self._cluster.loss = 0.0
         self._loop.end_stalls()
@@ -291,7 +291,7 @@ class _FaultRun:
         )
 
     async def _last_word(self) -> tuple[Node, tuple[int, bytes]]:
-        """Something that everybody must have in the end; a leader may just be handing over."""
+        """Commit a last value that all members must have; retries while leadership moves."""
         for attempt in itertools.count():
             leader = await self._cluster.wait_for_leader(STABLE_S)
             assert leader.driver is not None, "it leads"

@@ -36,22 +36,22 @@ _states = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 
 
 class SimulatedLoop(VirtualLoop):
-    """Jobs for threads run here instead, after a delay that stands for the disk."""
+    """Runs jobs for threads in the loop instead, after a delay that simulates the disk."""
 
     job_delay_s: Callable[[], float] = staticmethod(lambda: 0.0005)
 
     def __init__(self) -> None:
         super().__init__()
-        self._stalled: dict[int, float] = {}  # until when, by process
-        # Jobs for stalled disks, in their order.
+        self._stalled: dict[int, float] = {}  # end of the stall, by process
+        # Jobs for stalled disks, in order.
         self._waiting: dict[asyncio.Future[Any], Call] = {}
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run ``func`` a moment later; whoever gave up waiting has crashed, and the job with it.
+        """Run ``func`` after a short delay, unless the caller is cancelled, which means it crashed.
 
-        While the disk of the process stalls nothing is done.
+        While the disk of the process stalls no job runs.
         """
         del executor
         done: asyncio.Future[T] = self.create_future()
@@ -63,11 +63,11 @@ class SimulatedLoop(VirtualLoop):
         return done
 
     def stall(self, process: int, seconds: float) -> None:
-        """The disk of a process does nothing for a while."""
+        """Stall the disk of a process for some time."""
         self._stalled[process] = self.now_s + seconds
 
     def end_stalls(self) -> None:
-        """Every disk does what it is asked from now on, and what it was asked while it stalled."""
+        """End all stalls and run the jobs that waited for them."""
         self._stalled.clear()
         waiting, self._waiting = self._waiting, {}
         for call in waiting.values():
@@ -84,9 +84,9 @@ class SimulatedLoop(VirtualLoop):
             return
         try:
             outcome: T | Exception = func(*args)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the job
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller that awaits the job
             outcome = error
-        # A crash can also come when the job is done and nobody knows it yet.
+        # A crash can also happen after the job is done and before its result is delivered.
         self.call_later(self.job_delay_s(), _settle, done, outcome)
 
 
@@ -100,64 +100,64 @@ def _settle(done: asyncio.Future[T], outcome: T | Exception) -> None:
 
 
 class LoopClock:
-    """The time of the loop that it was made in."""
+    """The time of the loop in which it was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def wall_ms(self) -> int:
-        """Milliseconds since the scenario began."""
+        """Milliseconds since the start of the scenario."""
         return int(self._loop.time() * 1_000)
 
     def monotonic(self) -> float:
-        """Seconds since the scenario began."""
+        """Seconds since the start of the scenario."""
         return self._loop.time()
 
 
 class ListMachine:
-    """Remembers everything that was agreed on, in order."""
+    """Records all applied entries, in order."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
 
     def apply(self, index: int, data: bytes) -> None:
-        """One thing more."""
+        """Apply an entry."""
         assert not self.entries or index > self.entries[-1][0], "applied out of order"
         self.entries.append((index, data))
 
     def snapshot(self) -> Callable[[], bytes]:
-        """A copy that can be encoded later."""
+        """Take a copy that can be encoded later."""
         held = list(self.entries)
         return lambda: msgspec.msgpack.encode(held)
 
     def restore(self, state: bytes) -> None:
-        """Begin from a snapshot."""
+        """Restore from a snapshot."""
         self.entries = _states.decode(state) if state else []
 
 
 class FaultyDisk:
-    """Remembers what each file held when it was last synced: all that a power loss leaves."""
+    """Records the content of each file at its last sync, which is what a power loss leaves."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._synced: dict[int, bytes] = {}
         self.broken = False
-        self.has_failed = False  # since somebody asked
+        self.has_failed = False  # since it was last checked
 
     def sync(self, fd: int) -> None:
-        """In place of ``fdatasync``."""
+        """Replacement of ``fdatasync``."""
         if self.broken:
             self.has_failed = True
             raise OSError(5, "the disk is broken")
         status = os.fstat(fd)
-        reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # ``fd`` may be for writing only
+        reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # ``fd`` may be write-only
         try:
             self._synced[status.st_ino] = os.read(reading, status.st_size)
         finally:
             os.close(reading)
 
     def lose_power(self, folder: Path) -> None:
-        """What was not synced is gone, but for some of the bytes at the end."""
+        """Remove unsynced data, except for some of the bytes at the end."""
         for path in sorted(folder.iterdir()):
             kept = self._synced.get(path.stat().st_ino, b"")
             unsynced = path.read_bytes()[len(kept) :]
@@ -186,7 +186,7 @@ class Node:
         self.context = copy_context()  # of its process
 
     def failed(self, error: BaseException) -> None:
-        """The node cannot go on."""
+        """Handle an error that ends the node."""
         self.fatal = error
         self.on_fatal(error)
 
@@ -194,7 +194,7 @@ class Node:
 class RaftCluster:
     """Runs a Raft group of real drivers under virtual time.
 
-    Made inside a running ``SimulatedLoop``.
+    Created inside a running ``SimulatedLoop``.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class RaftCluster:
         self.loss = loss
         self.delay_s = 0.002
         self.cut: set[tuple[NodeId, NodeId]] = set()
-        self.slow: dict[tuple[NodeId, NodeId], float] = {}  # by how many seconds
+        self.slow: dict[tuple[NodeId, NodeId], float] = {}  # extra delay in seconds
         self.nodes: dict[NodeId, Node] = {}
         self.messages = 0
         self.on_role: Callable[[NodeId, SoftState], None] = lambda _node, _role: None
@@ -221,7 +221,7 @@ class RaftCluster:
         node.on_role()
 
     def add(self, node_id: NodeId, initial_state: DurableState | None = None) -> Node:
-        """A node more, not yet started."""
+        """Add a node, not yet started."""
         node = Node(node_id, self._folder / f"node-{node_id}", initial_state)
         node.disk = FaultyDisk(self._random)
         self.nodes[node_id] = node
@@ -253,18 +253,18 @@ class RaftCluster:
         return node.driver
 
     def new_machine(self, node: Node) -> StateMachine:
-        """What the group agrees about, as one node begins with it."""
+        """The initial state machine of one node."""
         node.machine = ListMachine()
         return node.machine
 
     async def stop(self, node: Node) -> None:
-        """Stop a node in good order."""
+        """Stop a node cleanly."""
         assert node.driver is not None, "it is down"
         driver, node.driver = node.driver, None
         await driver.close()
 
     def kill(self, node: Node, *, power_loss: bool) -> None:
-        """A node is gone from one moment to the next; with the power, what was not synced too."""
+        """Kill a node; with ``power_loss`` unsynced data is lost, too."""
         assert node.driver is not None, "it is down"
         driver, node.driver = node.driver, None
         driver.abandon()
@@ -273,7 +273,7 @@ class RaftCluster:
             node.disk.lose_power(node.folder)
 
     def leader(self) -> Node | None:
-        """Who leads in the latest term, if anybody does."""
+        """The leader of the latest term, or None."""
         found, found_term = None, -1
         for node in self.nodes.values():
             if node.driver is None:
@@ -284,30 +284,30 @@ class RaftCluster:
         return found
 
     async def wait_for_leader(self, timeout_s: float = 30.0) -> Node:
-        """Somebody leads."""
+        """Wait until a leader is elected."""
         await self.wait_until(lambda: self.leader() is not None, timeout_s)
         leader = self.leader()
         assert leader is not None, "waited for"
         return leader
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Something has come about."""
+        """Wait until a condition holds."""
         async with asyncio.timeout(timeout_s):
             while not condition():  # noqa: ASYNC110 - time is virtual, polling costs nothing
                 await asyncio.sleep(0.05)
 
     def isolate(self, node: Node) -> None:
-        """Nobody hears a node, nor does it hear anybody."""
+        """Drop all messages from and to a node."""
         for other in self.nodes:
             self.cut |= {(node.id, other), (other, node.id)}
 
     def heal(self) -> None:
-        """Everybody hears everybody."""
+        """End all cuts and delays."""
         self.cut.clear()
         self.slow.clear()
 
     def carry(self, from_: NodeId, to: NodeId, data: bytes) -> None:
-        """A message is on its way."""
+        """Send a message, subject to cuts, losses and delays."""
         self.messages += 1
         if (from_, to) in self.cut or self._random.random() < self.loss:
             return
@@ -318,14 +318,14 @@ class RaftCluster:
             loop.call_later(delay_s, self._arrive, from_, to, data, context=node.context)
 
     def check_agreement(self) -> None:
-        """Everybody has applied the same, as far as each is."""
+        """Check that all nodes have applied the same entries, each up to its index."""
         longest = max((node.machine.entries for node in self.nodes.values()), key=len)
         for node in self.nodes.values():
             entries = node.machine.entries
-            assert entries == longest[: len(entries)], f"node {node.id} went another way"
+            assert entries == longest[: len(entries)], f"node {node.id} applied different entries"
 
     async def close(self) -> None:
-        """Stop everybody."""
+        """Stop all nodes."""
         for node in self.nodes.values():
             if node.driver is not None:
                 await self.stop(node)
@@ -342,5 +342,5 @@ class _Transport:
         self._node_id = node_id
 
     def send(self, to: NodeId, data: bytes) -> None:
-        """Hand a message to the network."""
+        """Send a message over the network."""
         self._cluster.carry(self._node_id, to, data)

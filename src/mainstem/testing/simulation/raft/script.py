@@ -1,18 +1,18 @@
-"""Raft groups played from a script: one command a line, what it leads to printed below it.
+"""Runs Raft groups from a script: one command per line, with its effects as output.
 
-group 3 [voters=2] [key=value …]   begin; settings of the cores by name
-campaign 1                         node 1 does not wait for its timer
-tick 1                             let time pass until node 1 has something to do
-propose 1 hello                    the leader takes a value
-store 1 | finish 1                 take what node 1 wants done; its disk has kept it
-deliver 2 [MsgApp …]               what is on its way to node 2 arrives, in order
-drop 2 [MsgApp …]                  or is lost
-settle                             store, finish and deliver until nothing moves
+group 3 [voters=2] [key=value …]   start; settings of the cores by name
+campaign 1                         node 1 starts an election without waiting for its timer
+tick 1                             advance the time to the next deadline of node 1
+propose 1 hello                    propose a value to the leader
+store 1 | finish 1                 take the ``Ready`` of node 1; report it as stored
+deliver 2 [MsgApp …]               deliver messages in flight to node 2, in order
+drop 2 [MsgApp …]                  lose them
+settle                             store, finish and deliver until nothing is pending
 crash 1                            node 1 starts again from its disk
 compact 1                          node 1 takes a snapshot
-transfer 1 2 | read 1              hand leadership over; begin a read
+transfer 1 2 | read 1              transfer leadership; start a read
 add 1 4 | learner 1 4 | remove 1 4 the leader changes the membership
-status                             how everybody sees the world
+status                             print the state of all nodes
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class RaftScript:
         }
 
     def run(self, command: str) -> str:
-        """Play one command; what it printed."""
+        """Run one command; returns its output."""
         self._out = []
         verb, *words = command.split()
         if verb in self._commands:

@@ -1,4 +1,4 @@
-"""The catalogue of ``simulator``: one stream, sealed and handed on under the rules of epochs."""
+"""The catalogue of ``simulator``: one stream, with seals and elections fenced by epochs."""
 
 from msgspec.structs import replace
 
@@ -13,13 +13,13 @@ from mainstem.testing.simulation.ranges.messages import (
 
 
 class RangeSimCatalogue:
-    """Seals once, answers a repeated request as the first, refuses writers of older epochs."""
+    """Seals a range once, answers a repeated request like the first, refuses older epochs."""
 
     def __init__(
         self, stream: Stream, directories: dict[NodeId, str], settings: RangeSimSettings
     ) -> None:
         self.stream = stream
-        self.ranges = list(stream.ranges)  # also the empty ones that a stream does not keep
+        self.ranges = list(stream.ranges)  # including empty ones, which a stream does not keep
         self.directories = {stream.last.index: dict(directories)}
         self.done: set[tuple[RangeIndex, NodeId, str]] = set()
         self.answers: dict[str, SealOutcome] = {}
@@ -31,16 +31,16 @@ class RangeSimCatalogue:
         return self.ranges[index]
 
     def directory_changed(self, node: NodeId, directory: str) -> None:
-        """A node registered with another disk; ranges opened from now on are on that one."""
+        """Register another disk of a node; new ranges are placed on that one."""
         self._current[node] = directory
 
     def elect(self, node: NodeId) -> Stream:
-        """Another writer under the next epoch."""
+        """Elect another writer in the next epoch."""
         self.stream = replace(self.stream, epoch=Epoch(self.stream.epoch + 1), writer=node)
         return self.stream
 
     def receive(self, message: RangeSimMessage) -> list[RangeSimMessage]:
-        """A request to seal."""
+        """Handle a request to seal."""
         request = message.content
         assert isinstance(request, SealRequest)
         answer = self.answers.get(request.request_id)
@@ -72,6 +72,6 @@ class RangeSimCatalogue:
         return answer
 
     def _place(self, writer: NodeId, exclude: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """The writer and others that are not to be left out: a smaller set if need be."""
+        """Replicas of the next range: the writer and others that are not excluded."""
         others = sorted(node for node in self._current if node not in (writer, *exclude))
         return (writer, *others)[: self._settings.replicas]

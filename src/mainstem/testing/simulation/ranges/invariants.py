@@ -1,4 +1,4 @@
-"""What must hold in ``simulator`` after every act: the oracles of ``state``, on disks."""
+"""Invariants of ``simulator`` after every action: the oracles of ``state``, checked on disks."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class InvariantViolated(AssertionError):
-    """An oracle was offended."""
+    """An oracle was violated."""
 
     def __init__(self, oracle: Oracle, what: str) -> None:
         super().__init__(f"{oracle.name}: {what}")
@@ -19,7 +19,7 @@ class InvariantViolated(AssertionError):
 
 
 def check(sim: "RangeSimulator") -> None:
-    """Look at the disks and at what clients were told."""
+    """Check the disks and what was acknowledged to clients."""
     for one in sim.catalogue.ranges:
         _check_divergence(sim, one)
         acked = [o for o, (index, _) in sim.acked.items() if index == one.index]
@@ -36,7 +36,7 @@ def check(sim: "RangeSimulator") -> None:
 
 
 def _forget_lost(sim: "RangeSimulator", index: RangeIndex, end: Offset) -> None:
-    """A suspect range has told everybody that records may be missing beyond its end."""
+    """Remove acknowledged records beyond the end of a suspect range: it reports their loss."""
     lost = [o for o, (acked_in, _) in sim.acked.items() if acked_in == index and o >= end]
     for offset in lost:
         del sim.acked[offset]
@@ -55,15 +55,15 @@ def _check_divergence(sim: "RangeSimulator", one: Range) -> None:
 
 
 def _check_visible(sim: "RangeSimulator", one: Range, safe_until: int) -> None:
-    """No replica shows what no client was told to be safe, unless the range is sealed."""
+    """Check that replicas show only acknowledged records, unless the range is sealed."""
     for node in sim.nodes.values():
         seen = node.visible_until(one.index)
         limit = safe_until if one.end is None else max(safe_until, one.end)
-        assert seen is None or seen <= limit, f"node {node.name} shows {seen}, {limit} is safe"
+        assert seen is None or seen <= limit, f"node {node.name} shows {seen}, {limit} is committed"
 
 
 def _check_durability(sim: "RangeSimulator", one: Range, safe_until: int) -> None:
-    """What is acknowledged or sealed is on A disks, less those that were lost."""
+    """Check that acknowledged and sealed records are on A disks, less those that were lost."""
     unsynced = sim.settings.acks_unsynced
     losses = sim.lost_disks + (sim.power_losses if unsynced else 0)
     policy = sim.policy(one.replicas)

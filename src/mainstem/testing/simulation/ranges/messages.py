@@ -1,4 +1,4 @@
-"""What travels between the parties of ``simulator``, and how large their world is."""
+"""Messages between the parties of ``simulator``, and its settings."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from mainstem.streams.replica.state_machine import Ack, FenceAnswer, Refusal
 
 
 class RangeSimSettings(Struct, frozen=True):
-    """A world: so many nodes, ranges on ``replicas`` of them, ``acks`` acknowledge."""
+    """Number of nodes, replicas of a range, and acknowledgements to commit."""
 
     nodes: int = 3
     replicas: int = 3
@@ -29,13 +29,13 @@ class Append(Struct, frozen=True):
 
 
 class Fence(Struct, frozen=True):
-    """A new writer asks a replica for its promise."""
+    """A new writer fences a replica, which promises its epoch."""
 
     epoch: Epoch
 
 
 class SealOutcome(Struct, frozen=True):
-    """The catalogue answers a request to seal; no stream: the writer is deposed."""
+    """The catalogue's answer to a request to seal; no stream: the writer is deposed."""
 
     request_id: str
     epoch: Epoch
@@ -46,7 +46,7 @@ Content = Append | Fence | ReplicaCopy | Ack | Refusal | FenceAnswer | SealReque
 
 
 class RangeSimMessage(Struct, frozen=True):
-    """To the catalogue, to a node, or to the writer of an epoch."""
+    """A message to the catalogue, to a node, or to the writer of an epoch."""
 
     content: Content
     range_index: RangeIndex = RangeIndex(0)

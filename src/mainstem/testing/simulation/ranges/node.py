@@ -1,4 +1,4 @@
-"""A node of ``simulator``: replicas of ranges on one disk that works only when told to."""
+"""A node of ``simulator``: replicas of ranges on one disk that is stepped explicitly."""
 
 from collections import deque
 
@@ -33,7 +33,7 @@ class _Held:
         self.limbo = False
 
 
-# What a disk was asked to do: store a promise, or sync what is written by then.
+# Pending operations of a disk: store a promise, or sync what is written by then.
 _Work = tuple[RangeIndex, Epoch | None]
 
 
@@ -49,7 +49,7 @@ class RangeSimNode:
 
     @property
     def has_work(self) -> bool:
-        """Whether the disk was asked for something."""
+        """Whether the disk has pending operations."""
         return bool(self._work)
 
     def values(self, index: RangeIndex) -> list[int]:
@@ -63,20 +63,20 @@ class RangeSimNode:
         return 0 if held is None else held.synced
 
     def visible_until(self, index: RangeIndex) -> Offset | None:
-        """What this node would show to a reader of a range; None: it does not hold it."""
+        """The offset up to which a reader of a range sees records here; None without a replica."""
         held = self._held.get(index)
         return None if held is None else held.machine.known_committed
 
     def receive(
         self, message: RangeSimMessage, opened: Range, assigned: str
     ) -> list[RangeSimMessage]:
-        """A call from a writer for a range that was put on the disk ``assigned``."""
+        """Handle a call from a writer for a range that was placed on the disk ``assigned``."""
         content = message.content
         if isinstance(content, Fence) and assigned != self.directory:
             answer = FenceAnswer(content.epoch, opened.start, limbo=False, directory=self.directory)
             return [RangeSimMessage(answer, opened.index, to_epoch=content.epoch, sender=self.name)]
         if assigned != self.directory:
-            return []  # a blank disk has forgotten its promises: it must not begin again
+            return []  # a blank disk has lost its promises: it must not start a replica again
         match content:
             case Append():
                 return self._append(content, opened)
@@ -86,10 +86,10 @@ class RangeSimNode:
             case ReplicaCopy():
                 return self._copy(content, opened, message)
             case _:
-                raise AssertionError(f"a node does not take {content}")
+                raise AssertionError(f"a node does not accept {content}")
 
     def store_next(self) -> list[RangeSimMessage]:
-        """Do the oldest thing that the disk was asked for."""
+        """Carry out the oldest pending operation of the disk."""
         if not self._work:
             return []
         index, promise = self._work.popleft()
@@ -102,7 +102,7 @@ class RangeSimNode:
         return self._carry_out(held, held.machine.on_synced(end), held.machine.promised)
 
     def restart(self, *, loses_power: bool, done: set[tuple[RangeIndex, NodeId, str]]) -> None:
-        """Begin anew with what is on disk."""
+        """Restart from the disk."""
         self._work.clear()
         unsynced = self._settings.acks_unsynced
         for index, held in self._held.items():
@@ -123,13 +123,13 @@ class RangeSimNode:
             held.machine = RangeReplica(state, acks_unsynced=unsynced)
 
     def replace_disk(self, number: int) -> None:
-        """Everything is gone."""
+        """Replace the disk by a blank one."""
         self.directory = f"disk-{self.name}-{number}"
         self._held.clear()
         self._work.clear()
 
     def receive_sealed(self, one: Range, complete: list[int] | None) -> bool:
-        """A range is sealed; ``complete`` is what a peer can give. Whether it is done."""
+        """Seal a range; ``complete`` is a peer's copy. Returns whether the replica is done."""
         assert one.end is not None
         held = self._open(one)
         effects = held.machine.on_sealed(one.end)

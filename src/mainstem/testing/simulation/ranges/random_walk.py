@@ -1,7 +1,7 @@
-"""A course of ``simulator`` that a seed names: acts drawn by weight, faults among them.
+"""Random walks of ``simulator``: a seed determines a sequence of weighted actions and faults.
 
-``python -m mainstem.testing.simulation.ranges.random_walk --count 1000`` walks many
-seeds and prints what was seen.
+``python -m mainstem.testing.simulation.ranges.random_walk --count 1000`` runs many seeds and
+prints counts.
 """
 
 import argparse
@@ -16,17 +16,17 @@ from mainstem.testing.simulation.ranges.simulator import RangeSimulator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Longer bags make every message old: messages beyond it are dropped first.
+# With a larger pool every message would be old: messages beyond this are dropped.
 _BAG_MAX = 60
 
 
 class Walk:
-    """Draws act after act; the same seed gives the same course."""
+    """Draws one action after the other; the same seed gives the same walk."""
 
     def __init__(self, settings: RangeSimSettings, seed: int, faults: float = 1.0) -> None:
         self.sim = RangeSimulator(settings)
         self.seen: Counter[str] = Counter()
-        self._random = random.Random(seed)  # noqa: S311 - chance that can be repeated
+        self._random = random.Random(seed)  # noqa: S311 - reproducible, not for secrets
         self._acts: tuple[tuple[float, Callable[[], None]], ...] = (
             (30.0, self._deliver),
             (14.0, self._store),
@@ -42,7 +42,7 @@ class Walk:
         )
 
     def run(self, steps: int) -> None:
-        """Take so many steps, then let everything heal."""
+        """Take that many steps, then end all faults."""
         weights = [weight for weight, _ in self._acts]
         for _, act in self._random.choices(self._acts, weights, k=steps):
             act()
@@ -56,7 +56,7 @@ class Walk:
         while len(sim.bag) > _BAG_MAX:
             sim.drop(0)
         if sim.bag:
-            # Mostly in order, so that something is ever committed.
+            # Mostly in order, so that records are committed at all.
             place = 0 if self._random.random() < 0.6 else self._random.randrange(len(sim.bag))
             sim.deliver(place, again=self._random.random() < 0.1)
 
@@ -105,23 +105,23 @@ class Walk:
         self.sim.replace_disk(self._random.choice(list(self.sim.nodes)))
 
 
-# R and A of the worlds that seeds stand for, in turn.
+# R and A of consecutive seeds, in turn.
 _POLICIES = ((3, 2), (3, 3), (2, 2), (1, 1), (5, 3), (2, 1))
 
 
 def settings_of(seed: int) -> RangeSimSettings:
-    """The world of a seed: policies, spare nodes and flush policies take turns."""
+    """The settings of a seed: ack policies, spare nodes and flush policies alternate."""
     replicas, acks = _POLICIES[seed % len(_POLICIES)]
     nodes = max(replicas, 3 + seed // 6 % 2)
     return RangeSimSettings(nodes, replicas, acks, acks_unsynced=bool(seed // 12 % 2))
 
 
 def main(arguments: list[str]) -> int:
-    """Walk the seeds [seed, seed + count); the first that offends an oracle ends it."""
-    parser = argparse.ArgumentParser(description="Replicated ranges on seeded hostile courses.")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, default=1_000, help="how many seeds")
-    parser.add_argument("--steps", type=int, default=1_500, help="acts of each course")
+    """Run the seeds [seed, seed + count); stops at the first that violates an oracle."""
+    parser = argparse.ArgumentParser(description="Random walks of replicated ranges under faults.")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--count", type=int, default=1_000, help="number of seeds")
+    parser.add_argument("--steps", type=int, default=1_500, help="actions per seed")
     chosen = parser.parse_args(arguments)
     seen: Counter[str] = Counter()
     for seed in range(chosen.seed, chosen.seed + chosen.count):
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
             return 1
         seen += walk.seen
     counts = ", ".join(f"{count:,d} {what}" for what, count in sorted(seen.items()))
-    sys.stdout.write(f"{chosen.count:,d} courses without a violation: {counts}\n")
+    sys.stdout.write(f"{chosen.count:,d} walks without a violation: {counts}\n")
     return 0
 
 

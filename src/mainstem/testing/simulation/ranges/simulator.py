@@ -1,9 +1,9 @@
-"""The machines of replicated ranges in a small world that loses, repeats and delays everything.
+"""The state machines of replicated ranges with messages that are lost, repeated and delayed.
 
-Nodes with a disk each, one stream, a catalogue that is always right, and a bag of messages from
-which anything may be taken next, dropped or taken twice. Disks work only when told to; a node that
-stops forgets what it had not stored, one that loses its power also what it had not synced. After
-every act ``check`` looks at the disks and at what clients were told: the oracles are those of
+Nodes with a disk each, one stream, a reliable catalogue, and a pool of messages of which any may be
+delivered next, dropped or delivered twice. Disks are stepped explicitly; a node that stops loses
+what it had not stored, one that loses power also what it had not synced. After every action
+``check`` examines the disks and what was acknowledged to clients: the oracles are those of
 ``state``.
 """
 
@@ -25,7 +25,7 @@ TICK_MS = 500
 
 
 class RangeSimulator:
-    """One stream on a few nodes; every public method is one act, and checks the oracles."""
+    """One stream on a few nodes; every public method is one action, and checks the oracles."""
 
     def __init__(self, settings: RangeSimSettings) -> None:
         self.settings = settings
@@ -45,7 +45,7 @@ class RangeSimulator:
         self.roles[0].open(opened)
         self.acked: dict[Offset, tuple[RangeIndex, int]] = {}
         self.values = 0
-        # Ranges that were recovered with fewer copies than acknowledgements take.
+        # Ranges that were recovered with fewer copies than ``acks``.
         self.lone: set[RangeIndex] = set()
         self.power_losses = 0
         self.lost_disks = 0
@@ -55,36 +55,36 @@ class RangeSimulator:
         return policy_for(len(held_by), min_insync=1, acks=self.settings.acks)
 
     def produce(self, role: SimWriterRole, count: int) -> None:
-        """A client sends a batch to a node that takes itself for the writer."""
+        """Send a client's batch to a node that considers itself the writer."""
         fresh = tuple(range(self.values, self.values + count))
         self.values += count
         role.append(fresh)
         check(self)
 
     def deliver(self, place: int, *, again: bool = False) -> None:
-        """A message arrives; ``again``: a copy of it stays under way."""
+        """Deliver a message; ``again``: a copy of it stays in flight."""
         sent = self.bag[place] if again else self.bag.pop(place)
         self._receive(sent)
         check(self)
 
     def drop(self, place: int) -> None:
-        """A message is lost."""
+        """Drop a message."""
         del self.bag[place]
 
     def store(self, node: NodeId) -> None:
-        """A disk does the next thing it was asked to do."""
+        """Carry out the next pending operation of a disk."""
         self.post(self.nodes[node].store_next())
         check(self)
 
     def tick(self, by_ms: int = TICK_MS) -> None:
-        """Time passes for everybody."""
+        """Advance the time of all nodes."""
         self.now += by_ms
         for role in self.live_roles():
             role.on_time()
         check(self)
 
     def stop(self, node: NodeId, *, loses_power: bool) -> None:
-        """A process, or a whole machine, stops and starts again; its writers are gone."""
+        """Restart a process, or a whole machine after a power loss; its writers are lost."""
         self.power_losses += loses_power
         self.nodes[node].restart(loses_power=loses_power, done=self.catalogue.done)
         for role in self.roles:
@@ -93,7 +93,7 @@ class RangeSimulator:
         check(self)
 
     def replace_disk(self, node: NodeId) -> None:
-        """A disk is destroyed and a blank one takes its place."""
+        """Destroy a disk and replace it by a blank one."""
         self.lost_disks += 1
         self.nodes[node].replace_disk(self.lost_disks)
         self.catalogue.directory_changed(node, self.nodes[node].directory)
@@ -103,7 +103,7 @@ class RangeSimulator:
         check(self)
 
     def elect(self, node: NodeId) -> None:
-        """The catalogue gives the stream to a node under the next epoch."""
+        """Elect a node as the writer of the stream in the next epoch."""
         stream = self.catalogue.elect(node)
         role = SimWriterRole(self, node, stream.epoch)
         self.roles.append(role)
@@ -111,19 +111,19 @@ class RangeSimulator:
         check(self)
 
     def seal(self, role: SimWriterRole, *, new_writer: NodeId | None = None) -> None:
-        """A writer seals its range of its own accord."""
+        """Let a writer seal its range."""
         role.seal(new_writer=new_writer)
         check(self)
 
     def reconnect(self, role: SimWriterRole, node: NodeId) -> None:
-        """What is under way between a writer and a node is lost, and both know it."""
+        """Reset the connection between a writer and a node: messages in flight are lost."""
         self.bag = [m for m in self.bag if not (m.to_epoch == role.epoch and m.sender == node)]
         if role.is_alive:
             role.on_reconnected(node)
         check(self)
 
     def notify_sealed(self, node: NodeId) -> None:
-        """A node hears which of its ranges are sealed, completes them and reports it."""
+        """Let a node process the seals of its ranges, complete and report them."""
         for one in self.catalogue.stream.ranges:
             named = self.catalogue.directories[one.index].get(node)
             mine = node in one.replicas and named == self.nodes[node].directory
@@ -134,7 +134,7 @@ class RangeSimulator:
         check(self)
 
     def settle(self, rounds: int = 400) -> None:
-        """Everything heals: messages arrive, disks work, time passes."""
+        """Run without faults: messages arrive, disks work, time passes."""
         if self.newest_role() is None:
             self.elect(self.catalogue.stream.last.replicas[0])
         for _ in range(rounds):
@@ -148,10 +148,10 @@ class RangeSimulator:
                 self.tick()
             if _is_settled(self):
                 return
-        raise AssertionError("everything works and yet nothing is committed any more")
+        raise AssertionError("nothing is committed although all faults have ended")
 
     def live_roles(self) -> list[SimWriterRole]:
-        """Nodes that take themselves for the writer, rightly or not."""
+        """Nodes that consider themselves the writer, rightly or not."""
         return [role for role in self.roles if role.is_alive]
 
     def newest_role(self) -> SimWriterRole | None:
@@ -160,11 +160,11 @@ class RangeSimulator:
         return last if last.is_alive else None
 
     def post(self, sent: list[RangeSimMessage]) -> None:
-        """Messages go into the bag."""
+        """Put messages into the pool."""
         self.bag.extend(sent)
 
     def committed(self, role: SimWriterRole, until: Offset) -> None:
-        """A writer tells its clients that everything below ``until`` is safe."""
+        """Acknowledge all records below ``until`` to the writer's clients."""
         assert role.writer is not None
         opened = role.writer.opened
         for number in range(opened.start, until):
@@ -210,7 +210,7 @@ def _is_settled(sim: RangeSimulator) -> bool:
 
 
 def _sealed_values(sim: RangeSimulator, one: Range) -> list[int] | None:
-    """What a peer that is done can give."""
+    """The records of a peer that is done."""
     for index, node, directory in sorted(sim.catalogue.done):
         held = sim.nodes[node]
         if index == one.index and held.directory == directory:

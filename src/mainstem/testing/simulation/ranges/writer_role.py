@@ -1,4 +1,4 @@
-"""A node of ``simulator`` in the role of the writer, elected under one epoch."""
+"""A node of ``simulator`` in the role of the writer, elected in one epoch."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from mainstem.testing.simulation.ranges.messages import Append, Fence, RangeSimM
 if TYPE_CHECKING:
     from mainstem.testing.simulation.ranges.simulator import RangeSimulator
 
-# Time-outs that a few ticks reach; a record weighs ten bytes.
+# Timeouts of a few ticks; a record counts as ten bytes.
 LIMITS = WriterLimits(
     window_bytes=40, gather_bytes=20, gather_ms=100, lag_bytes=400, lag_ms=4_000, resend_ms=500
 )
@@ -35,7 +35,7 @@ RECORD_BYTES = 10
 
 
 class SimWriterRole:
-    """Carries out what the machines of a writer decide."""
+    """Carries out the decisions of a writer's state machines."""
 
     def __init__(self, sim: "RangeSimulator", node: NodeId, epoch: Epoch) -> None:
         self.node = node
@@ -49,7 +49,7 @@ class SimWriterRole:
         self._recovers: Range | None = None
 
     def open(self, one: Range) -> None:
-        """Write a range from its beginning."""
+        """Write a range from its start."""
         policy = self._sim.policy(one.replicas)
         self.writer = RangeWriter(self._open_range(one), policy, LIMITS, self._sim.now)
 
@@ -65,7 +65,7 @@ class SimWriterRole:
         self._recover(self.fail_over.begin())
 
     def append(self, values: tuple[int, ...]) -> None:
-        """A client's batch; refused while too much waits, or when this writer knows it is gone."""
+        """Accept a client's batch; refused while too much is pending, or when deposed."""
         if self.writer is None or not self.is_alive:
             return
         start = self.writer.next_offset
@@ -75,12 +75,12 @@ class SimWriterRole:
         except MainstemError:
             return
         for number, value in enumerate(values, start=start):
-            assert Offset(number) not in self.values, "an offset is given once"
+            assert Offset(number) not in self.values, "an offset is assigned once"
             self.values[Offset(number)] = value
         self._write(effects)
 
     def seal(self, *, new_writer: NodeId | None = None, exclude: tuple[NodeId, ...] = ()) -> None:
-        """Seal the open range and go on; a hand-over waits until nothing is in flight."""
+        """Seal the open range and continue; a hand-over waits until nothing is in flight."""
         writer = self.writer
         if writer is None or writer.is_frozen:
             return
@@ -89,7 +89,7 @@ class SimWriterRole:
         self._pursue(writer.opened, writer.freeze(), new_writer=new_writer, exclude=exclude)
 
     def on_time(self) -> None:
-        """Time has passed."""
+        """Act on timeouts."""
         now = self._sim.now
         if self.sealing is not None:
             self._sealed(self.sealing.on_time(now))
@@ -99,12 +99,12 @@ class SimWriterRole:
             self._recover(self.fail_over.on_time(now))
 
     def on_reconnected(self, node: NodeId) -> None:
-        """The connection to a replica was lost and is there again."""
+        """Reconnect to a replica after the connection was lost."""
         if self.writer is not None and node in self.writer.opened.replicas:
             self._write(self.writer.on_reconnected(node, self._sim.now))
 
     def receive(self, message: RangeSimMessage) -> None:
-        """An answer of a replica or of the catalogue, perhaps to an older question."""
+        """Handle an answer of a replica or of the catalogue, perhaps to an older request."""
         match message.content:
             case SealOutcome() as outcome:
                 self._outcome(outcome)
@@ -114,7 +114,7 @@ class SimWriterRole:
                 elif message.range_index == self.writer.opened.index:
                     self._answer_to_writer(message, self.writer)
             case _:
-                raise AssertionError(f"a writer does not take {message.content}")
+                raise AssertionError(f"a writer does not accept {message.content}")
 
     def _answer_to_writer(self, message: RangeSimMessage, writer: RangeWriter) -> None:
         assert message.sender is not None
@@ -128,7 +128,7 @@ class SimWriterRole:
                 elif refusal.gap_at is not None:
                     self._write(writer.on_gap(message.sender, refusal.gap_at, self._sim.now))
             case _:
-                pass  # an answer to the recovery that came before
+                pass  # an answer to an earlier recovery
 
     def _answer_to_recovery(self, message: RangeSimMessage) -> None:
         assert message.sender is not None
@@ -146,7 +146,7 @@ class SimWriterRole:
                 if refusal.fenced_by is not None:
                     self._recover(self.fail_over.on_fenced(refusal.fenced_by))
             case _:
-                raise AssertionError(f"a recovery does not take {message.content}")
+                raise AssertionError(f"a recovery does not accept {message.content}")
 
     def _outcome(self, outcome: SealOutcome) -> None:
         sealing = self.sealing
@@ -209,7 +209,7 @@ class SimWriterRole:
             self._go_on(effects.opened)
 
     def _go_on(self, stream: Stream) -> None:
-        """In the next range, unless the stream was handed over."""
+        """Continue in the next range, unless the stream was handed over."""
         assert self.sealing is not None
         handed_over = self.sealing.request.new_writer is not None
         self.sealing = None

@@ -24,7 +24,7 @@ Partitions = dict[TopicId, frozenset[int]]
 async def consumer_group_heartbeat(
     call: Call, request: beating.ConsumerGroupHeartbeatRequest
 ) -> beating.ConsumerGroupHeartbeatResponse:
-    """A member joins, lives or leaves."""
+    """Serve the heartbeat of a member: it joins, stays or leaves."""
     try:
         _need_on(call)
         call.need_group(Operation.READ, request.group_id)
@@ -44,13 +44,13 @@ async def consumer_group_heartbeat(
 
 
 def _need_on(call: Call) -> None:
-    """Refuse while an operator has switched these groups off."""
+    """Refuse while an operator has disabled this protocol."""
     if not call.broker.cluster.level(GROUP_VERSION):
         raise InvalidRequest(
             ErrorCode.UNSUPPORTED_VERSION,
-            "groups that the coordinator assigns are switched off",
+            "the consumer group protocol is disabled",
             subject=GROUP_VERSION,
-            remedy=f"use group.protocol=classic, or let {GROUP_VERSION} be 1",
+            remedy=f"use group.protocol=classic, or set {GROUP_VERSION} to 1",
         )
 
 
@@ -98,7 +98,7 @@ def _assignment(answer: ConsumerAnswer) -> beating.Assignment | None:
 def consumer_group_describe(
     call: Call, request: describing.ConsumerGroupDescribeRequest
 ) -> describing.ConsumerGroupDescribeResponse:
-    """Consumer groups in full, one answer for each that was named."""
+    """Describe consumer groups, with one result for each named group."""
     response = describing.ConsumerGroupDescribeResponse(groups=[])
     for group_id in request.group_ids:
         answer = describing.DescribedGroup(group_id=group_id)
@@ -141,7 +141,7 @@ def _described(topics: Topics, partitions: Partitions) -> describing.Assignment:
     shown = []
     for topic_id, indexes in sorted(partitions.items()):
         topic = topics.by_id(topic_id)
-        # A topic that is gone has no name to be shown by; its partitions are about to go too.
+        # A deleted topic has no name; its partitions are about to be removed.
         if topic is not None:
             shown.append(describing.TopicPartitions(topic_id, topic.name, sorted(indexes)))
     return describing.Assignment(topic_partitions=shown)

@@ -1,7 +1,7 @@
-"""FindCoordinator: which node looks after a group or a transactional id.
+"""FindCoordinator: the node that coordinates a group or a transactional id.
 
-That is the writer of the internal topic's partition that the name belongs to. Where there are
-several nodes the topic is created for the first who asks.
+That is the writer of the internal topic's partition that the name belongs to. With several nodes
+the first request creates the topic.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -28,7 +28,7 @@ _FIRST_WITH_KEYS = 4
 def find_coordinator(
     call: Call, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Who coordinates each of the names."""
+    """The coordinator of each name."""
     topics = call.broker.topics
     internal = _TOPICS.get(request.key_type)
     if internal is not None and topics.by_name(internal) is None and len(topics.nodes()) > 1:
@@ -71,7 +71,7 @@ def _response(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
 
 def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
     if key_type not in (_GROUP, _TRANSACTION):
-        # A refusal that clients give up on at once: one they retry would only hang them.
+        # A fatal error: with a retriable one, clients would retry forever.
         return Coordinator(
             key=key,
             node_id=-1,
@@ -88,7 +88,9 @@ def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
         return _refused(key, error)
     node = _coordinating(call, key, key_type)
     if node is None:
-        return _refused(key, Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "it is being elected"))
+        return _refused(
+            key, Unavailable(ErrorCode.COORDINATOR_UNAVAILABLE, "the coordinator is being elected")
+        )
     host, port = reached_at(call, node)
     return Coordinator(key=key, node_id=node.id, host=host, port=port, error_message=None)
 

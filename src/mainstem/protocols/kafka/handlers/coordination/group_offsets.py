@@ -1,4 +1,4 @@
-"""Committed positions of groups: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Iterable, Sequence
 
@@ -49,7 +49,7 @@ _FIRST_FETCH_WITH_TOPIC_IDS = 10
 
 
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Keep the positions in partitions that exist."""
+    """Store the offsets of existing partitions."""
     response = OffsetCommitResponse(topics=[])
     wanted: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
     refusal = _refusal(call, Operation.READ, request.group_id)
@@ -92,7 +92,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
 
 
 def _refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode | None:
-    """Why the client may not do that to a group, if it may not."""
+    """The error if the client may not do that to a group, else None."""
     try:
         call.need_group(operation, group_id)
     except MainstemError as error:
@@ -101,7 +101,7 @@ def _refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode | Non
 
 
 def _resolve(call: Call, asked: OffsetCommitRequestTopic) -> tuple[Topic | None, ErrorCode]:
-    """The topic that is meant, and the refusal for what does not exist or is not to be read."""
+    """The requested topic, or the error if it does not exist or may not be read."""
     if call.version >= _FIRST_COMMIT_WITH_TOPIC_IDS:
         topic = call.broker.topics.by_id(TopicId(asked.topic_id))
         if topic is None:
@@ -115,7 +115,7 @@ def _resolve(call: Call, asked: OffsetCommitRequestTopic) -> tuple[Topic | None,
 
 
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Positions of one group, or since version 8 of several."""
+    """Committed offsets of one group, or since version 8 of several."""
     if call.version < _FIRST_FETCH_WITH_GROUPS:
         return await _fetch_one(call, request)
     response = OffsetFetchResponse(groups=[])
@@ -142,7 +142,7 @@ async def _fetch_one(call: Call, request: OffsetFetchRequest) -> OffsetFetchResp
         fetched = _shown(call, fetched, named=partitions is not None)
     except MainstemError as error:
         code = kafka_code(error)
-        # Version 1 has no place for an error but the partitions.
+        # Version 1 has error fields only at the partitions.
         return OffsetFetchResponse(
             error_code=code,
             topics=[
@@ -192,7 +192,7 @@ async def _fetch_group(
         return [
             _topic_answer(name, _id_of(topics, name) if by_id else NO_TOPIC_ID, of_topic)
             for name, of_topic in _by_topic(fetched).items()
-            # A topic without an id is gone; a client that asks by id could not name it.
+            # A topic without an id was deleted; a client that uses ids cannot name it.
             if not by_id or topics.by_name(name) is not None
         ]
     answers = []
@@ -214,7 +214,7 @@ async def _fetch_group(
 
 
 def _shown(call: Call, fetched: Sequence[FetchedOffset], *, named: bool) -> Sequence[FetchedOffset]:
-    """Positions in topics that the client may see; others are refused if it ``named`` them."""
+    """Offsets of topics that the client may see; others are refused if it ``named`` them."""
     hidden = {
         topic
         for topic in {each.topic for each in fetched}
@@ -278,7 +278,7 @@ def _by_topic(fetched: Iterable[FetchedOffset]) -> dict[str, list[FetchedOffset]
 
 
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forget positions; those of partitions that do not exist are refused one by one."""
+    """Delete committed offsets; partitions that do not exist are refused one by one."""
     response = OffsetDeleteResponse(topics=[])
     wanted: list[tuple[tuple[str, int], OffsetDeleteResponsePartition]] = []
     refusal = _refusal(call, Operation.DELETE, request.group_id)

@@ -1,4 +1,4 @@
-"""Membership of consumer groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and their admin."""
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; list, describe and delete."""
 
 from mainstem.broker.api.groups import (
     DescribedGroup as GroupDescription,
@@ -55,7 +55,7 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Answered when the next generation begins."""
+    """Join a group; the response is sent when the next generation starts."""
     try:
         call.need_group(Operation.READ, request.group_id)
         answer = await call.broker.groups.join(_join_request(call, request))
@@ -87,7 +87,7 @@ async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse
 
 
 def _join_request(call: Call, request: JoinGroupRequest) -> JoinRequest:
-    # Before version 1 there was one time-out for both.
+    # Before version 1 there was one timeout for both.
     rebalance_timeout_ms = request.rebalance_timeout_ms if call.version else -1
     if rebalance_timeout_ms < 0:
         rebalance_timeout_ms = request.session_timeout_ms
@@ -111,7 +111,7 @@ def _no_protocol(call: Call) -> str | None:
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Answered when the leader has brought the assignments."""
+    """Return the member's assignment, once the leader has sent it."""
     try:
         call.need_group(Operation.READ, request.group_id)
         answer = await call.broker.groups.sync(
@@ -135,7 +135,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-    """The member is alive."""
+    """Serve the heartbeat of a member."""
     try:
         call.need_group(Operation.READ, request.group_id)
         call.broker.groups.heartbeat(
@@ -152,7 +152,7 @@ def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
 
 
 async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """One member before version 3, any number since."""
+    """Remove one member, or since version 3 any number."""
     one_by_one = call.version < _FIRST_LEAVE_WITH_MEMBERS
     leaving_members = (
         [LeavingMember(request.member_id)]
@@ -179,7 +179,7 @@ async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupRespo
 
 
 def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """The groups this node coordinates."""
+    """List the groups that this node coordinates."""
     try:
         lines = call.broker.groups.list(request.states_filter, request.types_filter)
     except MainstemError as error:
@@ -200,7 +200,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
 
 
 def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Groups in full, one answer for each that was named."""
+    """Describe groups, with one result for each named group."""
     response = DescribeGroupsResponse(groups=[])
     for group_id in request.groups:
         try:
@@ -248,7 +248,7 @@ def _described(group: GroupDescription) -> DescribedGroup:
 
 
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Forget groups that are empty."""
+    """Delete empty groups."""
     response = DeleteGroupsResponse(results=[])
     for group_id in request.groups_names:
         result = DeletableGroupResult(group_id=group_id)

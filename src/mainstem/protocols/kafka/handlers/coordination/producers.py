@@ -1,4 +1,4 @@
-"""InitProducerId: identities for idempotent and transactional producers."""
+"""InitProducerId: producer ids and epochs of idempotent and transactional producers."""
 
 from mainstem.broker.api.transactions import NOBODY, InitAnswer, InitRequest, ProducerIdentity
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -14,7 +14,7 @@ _FIRST_WITH_FENCED = 4
 
 
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """An identity to write with; without a transactional id always a fresh one."""
+    """Assign a producer id and epoch; without a transactional id always a new id."""
     try:
         answer = await _identity(call, request)
     except MainstemError as error:
@@ -31,11 +31,9 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
 async def _identity(call: Call, request: InitProducerIdRequest) -> InitAnswer:
     expected = ProducerIdentity(request.producer_id, request.producer_epoch)
     if (expected.producer_id < 0) is not (expected.epoch < 0):
-        raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, "a producer id and its epoch belong together"
-        )
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a producer id must be sent with its epoch")
     if request.transactional_id is None:
-        # Whoever may write anywhere may do so idempotently (KIP-679).
+        # A client that may write to any topic may write idempotently (KIP-679).
         if not call.peer.rights.may_somewhere(Operation.WRITE, ResourceType.TOPIC):
             call.need_cluster(Operation.IDEMPOTENT_WRITE)
         fresh, epoch = await call.broker.producers.new_producer_id()

@@ -1,4 +1,4 @@
-"""Members of share groups (KIP-932): ShareGroupHeartbeat and ShareGroupDescribe."""
+"""Membership of share groups (KIP-932): ShareGroupHeartbeat and ShareGroupDescribe."""
 
 from mainstem.broker.api.share_groups import (
     DescribedShareGroup,
@@ -19,20 +19,20 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
 def need_shares(call: Call) -> None:
-    """Refuse while an operator has switched share groups off."""
+    """Refuse while an operator has disabled share groups."""
     if not call.broker.cluster.level(SHARE_VERSION):
         raise InvalidRequest(
             ErrorCode.UNSUPPORTED_VERSION,
-            "share groups are switched off",
+            "share groups are disabled",
             subject=SHARE_VERSION,
-            remedy=f"let {SHARE_VERSION} be 1",
+            remedy=f"set {SHARE_VERSION} to 1",
         )
 
 
 async def share_group_heartbeat(
     call: Call, request: beating.ShareGroupHeartbeatRequest
 ) -> beating.ShareGroupHeartbeatResponse:
-    """A member joins, lives or leaves."""
+    """Serve the heartbeat of a member: it joins, stays or leaves."""
     names = request.subscribed_topic_names
     try:
         need_shares(call)
@@ -73,7 +73,7 @@ async def share_group_heartbeat(
 def share_group_describe(
     call: Call, request: describing.ShareGroupDescribeRequest
 ) -> describing.ShareGroupDescribeResponse:
-    """Share groups in full, one answer for each that was named."""
+    """Describe share groups, with one result for each named group."""
     response = describing.ShareGroupDescribeResponse(groups=[])
     for group_id in request.group_ids:
         answer = describing.DescribedGroup(group_id=group_id)
@@ -99,7 +99,7 @@ def share_group_describe(
 
 
 def _need_to_see(call: Call, group: DescribedShareGroup, members: list[describing.Member]) -> None:
-    """A group is shown to those who may know of every topic in it, as Kafka has it."""
+    """Refuse unless the client may see every topic of the group, as in Kafka."""
     names = {name for member in group.members for name in member.topics}
     names.update(
         each.topic_name for member in members for each in member.assignment.topic_partitions
@@ -112,7 +112,7 @@ def _member(topics: Topics, member: DescribedShareMember) -> describing.Member:
     shown = []
     for topic_id, partitions in sorted(member.assigned.items()):
         topic = topics.by_id(topic_id)
-        # A topic that is gone has no name to be shown by; its partitions are about to go too.
+        # A deleted topic has no name; its partitions are about to be removed.
         if topic is not None:
             shown.append(describing.TopicPartitions(topic_id, topic.name, sorted(partitions)))
     return describing.Member(

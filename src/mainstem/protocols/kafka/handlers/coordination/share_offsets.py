@@ -1,4 +1,4 @@
-"""Where share groups stand: DescribeShareGroupOffsets, AlterShareGroupOffsets and Delete…."""
+"""Offsets of share groups: Describe-, Alter- and DeleteShareGroupOffsets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ from mainstem.wire.kafka.messages import describe_share_group_offsets as describ
 async def describe_share_group_offsets(
     call: Call, request: describing.DescribeShareGroupOffsetsRequest
 ) -> describing.DescribeShareGroupOffsetsResponse:
-    """Where groups stand and how much is left for them."""
+    """Start offsets and lag of share groups."""
     response = describing.DescribeShareGroupOffsetsResponse(groups=[])
     for asked in request.groups:
         answer = describing.DescribeShareGroupOffsetsResponseGroup(
@@ -35,7 +35,7 @@ async def describe_share_group_offsets(
 async def _offsets(
     call: Call, asked: describing.DescribeShareGroupOffsetsRequestGroup
 ) -> Sequence[ShareOffset]:
-    """What the client may see of it: topics that it named and may not see are refused."""
+    """The offsets that the client may see; named topics that it may not see are refused."""
     if asked.topics is None:
         every = await call.broker.shares.offsets(asked.group_id, None)
         return [each for each in every if call.may_topic(Operation.DESCRIBE, each.topic)]
@@ -80,7 +80,7 @@ def _described(
 async def alter_share_group_offsets(
     call: Call, request: altering.AlterShareGroupOffsetsRequest
 ) -> altering.AlterShareGroupOffsetsResponse:
-    """Let a group that nobody reads in stand elsewhere."""
+    """Set the start offsets of an empty share group."""
     refused: list[ShareOffset] = []
     wanted: list[ShareOffsetToAlter] = []
     try:
@@ -117,7 +117,7 @@ async def alter_share_group_offsets(
 async def delete_share_group_offsets(
     call: Call, request: deleting.DeleteShareGroupOffsetsRequest
 ) -> deleting.DeleteShareGroupOffsetsResponse:
-    """Forget where a group that nobody reads in stands in topics."""
+    """Delete the offsets of an empty share group in topics."""
     refused: list[ShareOffsetsDeleted] = []
     wanted: list[str] = []
     try:

@@ -1,8 +1,8 @@
-"""What administrators ask about transactions, and how they end one that nobody else will.
+"""Administration of transactions: describe, list, and abort hanging ones.
 
-A transaction *hangs* when a partition holds records of it that its coordinator knows nothing about.
+A transaction *hangs* when a partition holds records of it that are unknown to its coordinator.
 Kafka's tools find such partitions by DescribeProducers and end the transaction there by
-WriteTxnMarkers. Nodes tell each other of outcomes by other means, so this request only aborts.
+WriteTxnMarkers. Nodes write markers by other requests, so this one only aborts.
 """
 
 from mainstem.broker.api.transactions import STATE_LABELS, ProducerIdentity, TransactionFilter
@@ -41,7 +41,7 @@ from mainstem.wire.kafka.messages.write_txn_markers import (
 def describe_transactions(
     call: Call, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Each transactional id in full."""
+    """Describe each transactional id."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(call, each) for each in request.transactional_ids]
     )
@@ -72,7 +72,7 @@ def _described(call: Call, transactional_id: str) -> TransactionState:
 
 
 def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """The transactional ids that pass the filters; names of states that do not exist match none."""
+    """List the transactional ids that match the filters; unknown names of states match none."""
     wanted = TransactionFilter(
         states=frozenset(request.state_filters),
         producer_ids=frozenset(request.producer_id_filters),
@@ -102,7 +102,7 @@ def list_transactions(call: Call, request: ListTransactionsRequest) -> ListTrans
 
 
 def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Who has written to each partition, and since where a transaction is open there."""
+    """The producers of each partition, and the first offsets of their open transactions."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -164,12 +164,14 @@ async def _abort(call: Call, marker: WritableTxnMarker, place: tuple[str, int]) 
             call.need_cluster(Operation.CLUSTER_ACTION)
         if marker.transaction_result:
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, "only its coordinator may commit a transaction"
+                ErrorCode.INVALID_REQUEST, "only the coordinator may commit a transaction"
             )
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
         if not call.broker.streams.partition(*place).has_transaction(*producer):
-            # A marker would still fence the producer, and nothing calls for that.
-            raise InvalidRequest(ErrorCode.INVALID_TXN_STATE, "no transaction is open there")
+            # A marker would fence the producer without need.
+            raise InvalidRequest(
+                ErrorCode.INVALID_TXN_STATE, "no transaction is open in the partition"
+            )
         await call.broker.transactions.abort_hanging(place, producer, marker.coordinator_epoch)
     except MainstemError as error:
         return kafka_code(error)

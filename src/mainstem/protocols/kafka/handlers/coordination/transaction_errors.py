@@ -1,4 +1,4 @@
-"""Refusals of transactions by the numbers that each version of a request understands."""
+"""Kafka error codes of transactions, by the version of the request."""
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.errors import kafka_code
@@ -21,10 +21,10 @@ _PASSING = frozenset(
 def transaction_code(
     error: MainstemError | ErrorCode | None, *, fenced: bool = False, abortable: bool = True
 ) -> int:
-    """The number of a refusal.
+    """The Kafka code of an error.
 
-    ``fenced`` says that the client knows PRODUCER_FENCED, which ends it at once, beside the older
-    INVALID_PRODUCER_EPOCH; ``abortable`` that it knows TRANSACTION_ABORTABLE (KIP-1050).
+    ``fenced``: the client knows PRODUCER_FENCED, which is fatal, besides the older
+    INVALID_PRODUCER_EPOCH; ``abortable``: it knows TRANSACTION_ABORTABLE (KIP-1050).
     """
     code = error.code if isinstance(error, MainstemError) else error
     if code is ErrorCode.FENCED_PRODUCER and fenced:
@@ -35,10 +35,10 @@ def transaction_code(
 
 
 def produce_refusal(code: ErrorCode | None, version: int) -> ErrorCode | None:
-    """What a producer is told when the coordinator does not let its batch begin or go on.
+    """The error of a produce request whose transaction the coordinator refuses.
 
-    Clients retry a produce request only for reasons that they know to be passing ones; a writer
-    without enough copies is such a reason for all of them, and makes none look for another writer.
+    Clients retry a produce request only after errors that they know as retriable;
+    NOT_ENOUGH_REPLICAS is retriable for all of them, and causes no search for another leader.
     """
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _PRODUCE_WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE

@@ -2,7 +2,7 @@
 
 Clients of transaction version 2 (KIP-890) use only the last two: partitions and groups are added by
 writing to them, and every EndTxn gives the producer its next epoch. Older clients add first. The
-versions of AddPartitionsToTxn that nodes use among themselves are not served.
+versions of AddPartitionsToTxn that Kafka brokers use among themselves are not served.
 """
 
 from mainstem.broker.api.groups import CommitRequest, OffsetToCommit
@@ -44,14 +44,14 @@ _CLIENT_WITH_BUMP = 2
 async def add_partitions_to_txn(
     call: Call, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Take partitions into the transaction of a client that adds before it writes."""
+    """Add partitions to the transaction of a client that adds before it writes."""
     asked = [(t.name, p) for t in request.v3_and_below_topics for p in t.partitions]
     codes = {place: _not_writable(call, *place) for place in asked}
     refusal = _refusal(call, request.v3_and_below_transactional_id)
     if refusal:
         codes = dict.fromkeys(asked, refusal)
     elif any(codes.values()):
-        # All or nothing: the transaction is as it was.
+        # All or nothing: the transaction is unchanged.
         codes = {place: code or OPERATION_NOT_ATTEMPTED for place, code in codes.items()}
     else:
         try:
@@ -85,7 +85,7 @@ async def add_partitions_to_txn(
 async def add_offsets_to_txn(
     call: Call, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Let a group's positions be part of the transaction of a client that adds first."""
+    """Add a group's offsets to the transaction of a client that adds before it writes."""
     code = NONE
     try:
         call.need_transaction(Operation.WRITE, request.transactional_id)
@@ -102,7 +102,7 @@ async def add_offsets_to_txn(
 
 
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Keep the positions in partitions that exist; they count once the transaction commits."""
+    """Store offsets of existing partitions; they take effect when the transaction commits."""
     response = TxnOffsetCommitResponse(topics=[])
     wanted: list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]] = []
     for asked in request.topics:
@@ -154,7 +154,7 @@ async def _commit(
 
 
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
-    """Commit or abort; since version 5 the producer goes on under the epoch in the answer."""
+    """Commit or abort; since version 5 the producer continues with the epoch in the response."""
     bumps = call.version >= _FIRST_END_WITH_BUMP
     try:
         call.need_transaction(Operation.WRITE, request.transactional_id)
@@ -173,7 +173,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
 
 
 def _refusal(call: Call, transactional_id: str) -> int:
-    """Why the client may not use a transactional id, if it may not."""
+    """The error code if the client may not use a transactional id, else 0."""
     try:
         call.need_transaction(Operation.WRITE, transactional_id)
     except MainstemError as error:
@@ -182,9 +182,9 @@ def _refusal(call: Call, transactional_id: str) -> int:
 
 
 def _not_writable(call: Call, name: str, partition: int) -> int:
-    """Why a partition cannot be written to in a transaction.
+    """The error code if a partition cannot be written to in a transaction, else 0.
 
-    The node's own topics get no markers from clients: the state of all groups is in there.
+    Clients may not write markers to internal topics, which hold the state of all groups.
     """
     code = _unknown(call, name, partition, Operation.WRITE)
     topic = call.broker.topics.by_name(name)
@@ -194,7 +194,7 @@ def _not_writable(call: Call, name: str, partition: int) -> int:
 
 
 def _unknown(call: Call, name: str, partition: int, operation: Operation) -> int:
-    """Why a partition cannot be part of the transaction: not allowed, or not there."""
+    """The error code if a partition is not allowed or does not exist, else 0."""
     if not call.may_topic(operation, name):
         return kafka_code(ErrorCode.NOT_AUTHORIZED)
     topic = call.broker.topics.by_name(name)

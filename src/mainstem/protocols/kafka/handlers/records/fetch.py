@@ -1,7 +1,7 @@
-"""Fetch: slices of files, answered at once or parked until there is enough.
+"""Fetch: answered at once, or parked until enough data is available.
 
-A request that finds less than it asks for waits on its streams and is woken when one of them moves;
-nothing polls. Records are never looked at: the answer carries slices of the log's files.
+A request that finds less than ``min_bytes`` waits on its streams and is woken when one of them
+advances, without polling. Records are not decoded: the response has slices of the log files.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ from mainstem.wire.kafka.messages.fetch import (
 
 API_KEY = 1
 READ_COMMITTED = 1
-# Consumers that speak this version know of replicas, and say where they stand.
+# From this version on consumers can read from replicas, and send their rack (KIP-392).
 REPLICAS_VERSION = 11
-# "Turn to the writer": what clients of a replica, and of one that is being copied, understand.
+# A retriable error that consumers of a replica handle as well.
 _OFFSET_NOT_AVAILABLE = 78
 
 Found = tuple[FetchedPartition, Slice | None, MainstemError | None]
 
 
 class Fetch:
-    """One fetch request, from its arrival to its answer."""
+    """One fetch request, from its receipt to its response."""
 
     __slots__ = (
         "_answer",
@@ -81,12 +81,12 @@ class Fetch:
         self._metrics = metrics
 
     def start(self, sessions: FetchSessions, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer now, or park until enough has arrived or the wait is over."""
+        """Respond now, or park until enough data is available or the wait time has passed."""
         request = self._request
         try:
             if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
                 raise InvalidRequest(
-                    ErrorCode.INVALID_REQUEST, "replicas of this cluster do not use this call"
+                    ErrorCode.INVALID_REQUEST, "replicas of this cluster do not use Fetch"
                 )
             self._session, self._incremental = sessions.resolve(request)
         except MainstemError as error:
@@ -105,7 +105,7 @@ class Fetch:
         self._timer = loop.call_later(wait_s, self._waited)
 
     def cancel(self) -> None:
-        """Forget the request; its connection is gone."""
+        """Drop the request: its connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -127,7 +127,7 @@ class Fetch:
         self._respond(self._collect()[0])
 
     def _collect(self) -> tuple[list[Found], bool]:
-        """What there is for every partition, and whether that is worth an answer."""
+        """The available data of every partition, and whether it is enough to respond."""
         request = self._request
         budget = min(request.max_bytes, FETCH_RESPONSE_BYTES_MAX)
         committed_only = request.isolation_level == READ_COMMITTED
@@ -157,11 +157,11 @@ class Fetch:
             found.append((wanted, part, None))
         wanted_bytes = max(min(request.min_bytes, budget), 0)
         enough = failed or not found or total >= wanted_bytes
-        # Where nothing could be read there may be nothing, though the offsets go on (compaction).
+        # If nothing was read, there may be no records although offsets continue (compaction).
         return found, enough or (total > 0 and self._has_available(found, wanted_bytes))
 
     def _has_available(self, found: list[Found], wanted_bytes: int) -> bool:
-        """Whether so much could be read, counting bytes that make no whole batch of the answer."""
+        """Whether so many bytes are available, including batches that do not fit the response."""
         committed_only = self._request.isolation_level == READ_COMMITTED
         total = 0
         for wanted, part, _ in found:
@@ -174,20 +174,20 @@ class Fetch:
                 try:
                     total += reader.available(offset, max_bytes=left, committed_only=committed_only)
                 except MainstemError:
-                    return True  # the next fetch is answered with the reason
+                    return True  # the next fetch reports the error
             if total >= wanted_bytes:
                 return True
         return False
 
     def _permit(self, wanted: FetchedPartition, name: str) -> None:
-        """Refuse who may not read; what was found out holds for this connection and these rules."""
+        """Refuse unless the client may read; cached for these rights and their version."""
         rights = self._peer.rights
         if wanted.granted != (rights, rights.version):
             rights.need(Operation.READ, ResourceType.TOPIC, name)
             wanted.granted = (rights, rights.version)
 
     def _is_sent_on(self, wanted: FetchedPartition, reader: PartitionReader, rack: str) -> bool:
-        """Whether a consumer is told to read from the replica where it stands."""
+        """Whether the consumer is redirected to a replica in its rack."""
         wanted.nearer = self._streams.nearest(reader.id, rack, wanted.offset)
         return wanted.nearer != NO_NODE
 
@@ -204,7 +204,7 @@ class Fetch:
             older = wanted.epoch < reader.epoch
             raise Fenced(
                 ErrorCode.FENCED_EPOCH if older else ErrorCode.UNKNOWN_EPOCH,
-                f"epoch {wanted.epoch} where the writer is at {reader.epoch}",
+                f"epoch {wanted.epoch} is not the writer's epoch {reader.epoch}",
             )
         return reader
 
@@ -287,7 +287,7 @@ def _partition_data(
 
 
 def _fetch_code(error: MainstemError | None) -> int:
-    """As elsewhere, but for what consumers do not expect to hear when they fetch."""
+    """Like ``kafka_code``, except for an error that consumers do not expect from Fetch."""
     if error is not None and error.code is ErrorCode.WRITER_UNAVAILABLE:
         return _OFFSET_NOT_AVAILABLE
     return kafka_code(error)

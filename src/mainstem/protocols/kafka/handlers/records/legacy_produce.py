@@ -1,7 +1,7 @@
-"""Produce versions 0 to 2: advertised, because librdkafka stops compressing otherwise; refused.
+"""Produce versions 0 to 2: refused, but advertised, because librdkafka needs them to compress.
 
-They carry record formats older than 2, which are not stored. The answer has the shape that these
-versions expect, with an error for every partition.
+They carry record formats older than 2, which are not stored. The response has the format of these
+versions, with an error for every partition.
 """
 
 from struct import Struct, error
@@ -17,7 +17,7 @@ _int32 = Struct(">i")
 
 
 def refuse(version: int, correlation: int, body: memoryview) -> list[bytes]:
-    """The answer frame that refuses every partition of the request."""
+    """The response frame that refuses every partition of the request."""
     code = kafka_code(ErrorCode.UNSUPPORTED_RECORD_FORMAT)
     try:
         parts = _partitions(body)

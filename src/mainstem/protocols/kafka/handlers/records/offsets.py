@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a stream starts, ends, and was at a time."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by position, timestamp and epoch."""
 
 from mainstem.broker.api.broker import PartitionWriter, check_fresh
 from mainstem.model.errors import ErrorCode, Fenced, MainstemError
@@ -31,7 +31,7 @@ _NOTHING: Answer = (-1, -1, -1)
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The offset each partition has at the asked-for moment."""
+    """The offset of each partition for the requested timestamp."""
     response = ListOffsetsResponse(topics=[])
     committed_only = request.isolation_level == READ_COMMITTED
     for topic in request.topics:
@@ -55,7 +55,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
 def offset_for_leader_epoch(
     call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Where each epoch ended, so that a consumer can tell whether its history still holds."""
+    """The end offset of each epoch, by which consumers detect truncation."""
     response = OffsetForLeaderEpochResponse(topics=[])
     for topic in request.topics:
         answer = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
@@ -74,12 +74,12 @@ def offset_for_leader_epoch(
 
 
 def check_epoch(log: PartitionWriter, epoch: int) -> None:
-    """Refuse a client whose idea of the writer is older, or newer, than ours; ours may be old."""
+    """Refuse a client whose epoch is older or newer than ours; ours may be stale."""
     check_fresh(log)
     if epoch not in (-1, log.epoch):
         raise Fenced(
             ErrorCode.FENCED_EPOCH if epoch < log.epoch else ErrorCode.UNKNOWN_EPOCH,
-            f"epoch {epoch} where the writer is at {log.epoch}",
+            f"epoch {epoch} is not the writer's epoch {log.epoch}",
         )
 
 
@@ -92,7 +92,7 @@ def _offset_at(log: PartitionWriter, part: ListOffsetsPartition, *, committed_on
         start = log.start_offset
         return start, -1, max(log.epoch_of(start), 0)
     if asked == LATEST_TIERED:
-        return _NOTHING  # nothing has left this node's disk
+        return _NOTHING  # there is no tiered storage
     found = (
         log.offset_of_max_timestamp() if asked == MAX_TIMESTAMP else log.offset_for_timestamp(asked)
     )

@@ -1,10 +1,9 @@
-"""Produce: batches go to their streams as they are, a read burst at a time.
+"""Produce: appends batches to their streams unchanged, one read burst at a time.
 
-    take ─ take ─ take ──▶ finish: one write per stream, then all answers in one send
+    take ─ take ─ take ──▶ finish: one write per stream, then all responses in one send
 
-Requests that look like the one before (``produce_shape``), or like another that came before it,
-are neither decoded nor their answers encoded; the bytes that make the shape are compared and that
-is all.
+For a request with a known shape (``produce_shape``) neither the request is decoded nor the response
+encoded; only the bytes of the shape are compared.
 """
 
 from collections.abc import Coroutine, Mapping, Sequence
@@ -50,7 +49,7 @@ from mainstem.wire.kafka.messages.produce import (
 )
 
 TOPIC_IDS_SINCE = 13
-IMPLICIT_ADD_SINCE = 12  # transactions of version 2 add their partitions by writing (KIP-890)
+IMPLICIT_ADD_SINCE = 12  # from here on partitions are added to a transaction by writing (KIP-890)
 Partition = tuple[str, int]
 Known = tuple[int, ProduceShape, Offset]  # correlation id, shape, base offset of a staged request
 
@@ -59,7 +58,7 @@ _version_and_correlation = Struct(">hi").unpack_from
 
 
 class MultiPartitionProduce:
-    """A request of any other shape: several partitions, or one that was refused."""
+    """A request without a shape: several partitions, or a refused one."""
 
     __slots__ = ("acks", "correlation", "parts", "response", "version", "waiting")
 
@@ -72,7 +71,7 @@ class MultiPartitionProduce:
         self.waiting = 0
 
     def encoded(self) -> Sequence[Chunk]:
-        """The answer's bytes."""
+        """The encoded response."""
         return codec.encode_response_frame(API_KEY, self.version, self.correlation, self.response)
 
 
@@ -112,17 +111,17 @@ class ProducePath:
     def take(
         self, buf: Any, view: memoryview, start: int, until: int
     ) -> Coroutine[Any, Any, None] | None:
-        """One request frame without its length; staged now, answered by ``finish``.
+        """Stage one request frame (without its length); ``finish`` answers it.
 
-        What begins a transaction on a partition must ask the coordinator first: that work is
-        returned, to be awaited before anything else of the connection is served.
+        A request that starts a transaction on a partition must ask the coordinator first: that
+        work is returned, to be awaited before other requests of the connection are served.
         """
         version, correlation = _version_and_correlation(buf, start + 2)
         shape = self._shapes.last
         if shape is not None and version == shape.version:
             at = start + 8 + len(shape.prefix)
             if view[start + 8 : at] != shape.prefix:
-                # The same topic, perhaps, but another of its partitions.
+                # It may be another partition of the same topic.
                 shape = self._shapes.find(view[start + 8 : at], version)
             if shape is not None:
                 records = records_at(buf, at, until, flexible=shape.flexible)
@@ -131,7 +130,7 @@ class ProducePath:
                     try:
                         base = shape.writer.stage(view, records[0], records[1])
                     except MainstemError:
-                        # Refused below, with everything a client may know.
+                        # Refused below, with the full error.
                         self._shapes.forget(shape)
                     else:
                         self._burst.append((correlation, shape, base))
@@ -139,15 +138,15 @@ class ProducePath:
         return self._take_any(view, start, until)
 
     def finish(self, throttle_ms: int = 0) -> None:
-        """Write what the burst brought and answer it, in order.
+        """Write the staged requests of the burst and answer them, in order.
 
-        ``throttle_ms`` is how long the client is told to wait before it sends more.
+        ``throttle_ms`` is the throttle time in the responses.
         """
         burst, self._burst = self._burst, []
         self._throttle_ms = throttle_ms
         self._streams.flush()
         ready: list[Chunk] = []
-        parked: list[Known] = []  # of one stream: they are committed by one sync
+        parked: list[Known] = []  # requests of one stream, committed by one sync
         for entry in burst:
             if isinstance(entry, MultiPartitionProduce):
                 self._park(parked, ready)
@@ -157,7 +156,7 @@ class ProducePath:
             correlation, shape, base = entry
             writer = shape.writer
             failure = writer.failure(base)
-            # Without other copies acks=1 is all there is: what is acknowledged can be read.
+            # On a lone replica acks=1 waits for the commit too: what is acknowledged can be read.
             waits = (
                 failure is None and base >= writer.committed and (shape.acks != 1 or writer.is_lone)
             )
@@ -188,9 +187,9 @@ class ProducePath:
         return None
 
     async def _take_verified(self, frame: bytearray) -> None:
-        """Stage a request once the coordinator has its partitions in the transaction.
+        """Stage a request once the coordinator has added its partitions to the transaction.
 
-        The frame is a copy: the connection's buffer is used again while the coordinator is asked.
+        The frame is a copy: the connection's buffer is reused while the coordinator responds.
         """
         request, wide = _decoded(memoryview(frame), 0, len(frame))
         assert request.transactional_id is not None
@@ -225,7 +224,7 @@ class ProducePath:
     def _new_partitions(
         self, request: ProduceRequest, wide: MultiPartitionProduce
     ) -> list[tuple[Partition, tuple[int, int]]]:
-        """Partitions that have nothing of the transaction yet, with the producer's id and epoch."""
+        """Partitions that are not in the transaction yet, with producer id and epoch."""
         found = []
         for topic in request.topic_data:
             for part in topic.partition_data:
@@ -278,7 +277,7 @@ class ProducePath:
         return self._streams.partition(name, partition)
 
     def _permitted(self, version: int, topic: TopicProduceData, partition: int) -> PartitionWriter:
-        """The stream, for those who may write to it; others do not learn whether it is there."""
+        """The stream, if the client may write to it; a refusal does not reveal if it exists."""
         need = self._peer.rights.need
         if version < TOPIC_IDS_SINCE:
             need(Operation.WRITE, ResourceType.TOPIC, topic.name)
@@ -288,13 +287,13 @@ class ProducePath:
         if writer.is_internal:
             raise InvalidRequest(
                 ErrorCode.INVALID_TOPIC_NAME,
-                "only the node itself writes this topic",
+                "the topic is internal; only nodes write it",
                 subject=writer.topic,
             )
         return writer
 
     def _check_transaction(self, request: ProduceRequest, records: memoryview) -> None:
-        """Only who names a transactional id, and may use it, writes in its transactions."""
+        """Refuse a transactional batch without a transactional id that the client may use."""
         name = request.transactional_id
         if name is not None:
             self._peer.rights.need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
@@ -321,7 +320,7 @@ class ProducePath:
         elif writer.short_of_replicas:
             raise Unavailable(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                "min.insync.replicas asks for more copies than there are",
+                "min.insync.replicas is larger than the number of replicas",
                 subject=f"{writer.topic}-{writer.id.partition}",
             )
         if records is None:
@@ -358,10 +357,10 @@ class ProducePath:
         reply.base_offset = -1
         self._shapes.learn(shape)
 
-    # Answers
+    # Responses
 
     def _park(self, parked: list[Known], ready: list[Chunk]) -> None:
-        """Answer these, which follow one another on one stream, when the last is committed."""
+        """Answer consecutive requests of one stream when the last one is committed."""
         if not parked:
             return
         self._send_first(ready)
@@ -395,7 +394,7 @@ class ProducePath:
             part.log_start_offset = writer.start_offset
         if wide.acks == 0:
             if any(p.error_code for t in wide.response.responses for p in t.partition_responses):
-                # The client waits for no answer; a closed connection makes it look for the reason.
+                # There is no response; a closed connection makes the client refresh its metadata.
                 self._sender.close()
             return
         self._await_parts(wide, ready)
@@ -403,7 +402,7 @@ class ProducePath:
             ready.extend(wide.encoded())
 
     def _await_parts(self, wide: MultiPartitionProduce, ready: list[Chunk]) -> None:
-        """Hold the answer back until every partition that it waits for is committed."""
+        """Defer the response until every partition that it waits for is committed."""
         open_parts = [
             (part, writer, base)
             for part, writer, base in wide.parts
@@ -428,7 +427,7 @@ class ProducePath:
         for part, writer, base in open_parts:
             _when_written(writer, base, partial(settle_one, part))
         if not wide.waiting:
-            wide.waiting = -1  # answered through its place in the queue
+            wide.waiting = -1  # answered through its reserved reply
 
     def _send_first(self, ready: list[Chunk]) -> None:
         if ready:
@@ -462,7 +461,7 @@ def _refuse(part: PartitionProduceResponse, error: MainstemError) -> None:
 
 
 def _refusal(correlation: int, shape: ProduceShape, error: MainstemError) -> MultiPartitionProduce:
-    """The answer to a request of a known shape that could not be stored after all."""
+    """The response to a request of a known shape whose append failed."""
     wide = MultiPartitionProduce(correlation, shape.version, shape.acks)
     body = 9 if shape.flexible else 8
     wide.response = codec.decode_response(

@@ -1,8 +1,8 @@
-"""The shape of a produce request: what may be served without decoding it.
+"""The shape of a produce request, by which it is served without decoding it.
 
-Most requests of a connection look alike: one topic, one partition, only correlation id and records
-differ. What lies between those is kept with an answer ready to be filled in, for every partition
-that the connection writes to.
+Most requests of a connection are alike: one topic, one partition, only correlation id and records
+differ. The bytes between those are kept, with a prepared response, for every partition that the
+connection writes to.
 """
 
 from struct import Struct
@@ -14,9 +14,9 @@ from mainstem.wire.kafka import codec
 
 API_KEY = 0
 FLEXIBLE_SINCE = codec.FLEXIBLE_SINCE[API_KEY]
-# Of so many partitions a connection remembers how their requests look.
+# A connection keeps the shapes of at most this many partitions.
 SHAPES_MAX = 4_096
-OFFSET_MARK = 0x5A17_5A17_5A17_5A17  # stands where the base offset will be
+OFFSET_MARK = 0x5A17_5A17_5A17_5A17  # placeholder of the base offset
 
 ATTRIBUTES_LOW_AT = 22  # the low byte of the attributes in a batch's header
 TRANSACTIONAL_BIT = 0x10
@@ -29,7 +29,7 @@ _pack_offset = _int64.pack_into
 
 
 class ProduceShape:
-    """What a request must look like to be served without decoding, and its answer to fill in."""
+    """The fixed bytes of a request that is served without decoding, and its prepared response."""
 
     __slots__ = (
         "acks",
@@ -55,13 +55,13 @@ class ProduceShape:
         self.start = writer.start_offset
         self.answer = b""
         self.offset_at = self.throttle_at = 0
-        # Whose rights allowed the request, and as of which rules: a login may be repeated.
+        # The rights that allowed the request, and their version: a login may be repeated.
         self.rights: Rights | None = None
         self.rules = 0
         self.transactional = False
 
     def fits_still(self, buf: Any, records: tuple[int, int], rights: Rights) -> bool:
-        """Whether stream and rights are as they were, and the batch is of the kind it was."""
+        """Whether stream, rights and kind of batch are unchanged."""
         writer = self.writer
         return (
             writer.start_offset == self.start
@@ -74,14 +74,14 @@ class ProduceShape:
         )
 
     def learn_answer(self, frame: bytes) -> None:
-        """Keep the encoded answer; its base offset is the mark."""
+        """Keep the encoded response; its base offset is ``OFFSET_MARK``."""
         self.answer = frame
         self.offset_at = frame.index(_int64.pack(OFFSET_MARK))
-        # The time to wait is the last field; flexible versions end with an empty tag section.
+        # throttle_time_ms is the last field; flexible versions end with an empty tag section.
         self.throttle_at = len(frame) - (5 if self.flexible else 4)
 
     def filled(self, correlation: int, base: int, throttle_ms: int = 0) -> bytearray:
-        """The answer to one request."""
+        """The response to one request."""
         frame = bytearray(self.answer)
         _pack_correlation(frame, 4, correlation)
         _pack_offset(frame, self.offset_at, base)
@@ -91,10 +91,10 @@ class ProduceShape:
 
 
 class ProduceShapes:
-    """What a connection's requests look like; ``last`` is the one that came last, if it is known.
+    """The shapes of a connection's requests; ``last`` is that of the last request, if known.
 
-    Only what is as long as the last one is looked for: the requests for the partitions of a topic
-    are.
+    Only shapes as long as the last one are searched: the requests for the partitions of one topic
+    have the same length.
     """
 
     __slots__ = ("_known", "last")
@@ -104,7 +104,7 @@ class ProduceShapes:
         self._known: dict[bytes, ProduceShape] = {}
 
     def find(self, prefix: memoryview, version: int) -> ProduceShape | None:
-        """The shape of a request that is not like the last one."""
+        """The shape of a request that differs from the last one."""
         shape = self._known.get(bytes(prefix))
         if shape is None or shape.version != version:
             return None
@@ -112,25 +112,25 @@ class ProduceShapes:
         return shape
 
     def learn(self, shape: ProduceShape) -> None:
-        """Remember one more."""
+        """Add a shape."""
         if len(self._known) >= SHAPES_MAX:
             self._known.clear()
         self._known[shape.prefix] = self.last = shape
 
     def forget(self, shape: ProduceShape) -> None:
-        """Requests of this shape are to be looked at closely again."""
+        """Remove a shape: its requests are decoded again."""
         self._known.pop(shape.prefix, None)
         self.last = None
 
 
 def is_transactional(buf: Any, start: int, until: int) -> bool:
-    """Whether the batch in ``buf[start:until]`` says that it belongs to a transaction."""
+    """Whether the batch in ``buf[start:until]`` is transactional."""
     at = start + ATTRIBUTES_LOW_AT
     return at < until and bool(buf[at] & TRANSACTIONAL_BIT)
 
 
 def records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, int] | None:
-    """Where the records lie if they are the last thing in the request."""
+    """Start and end of the records if they are the last field of the request."""
     if not flexible:
         if until - at < 4:
             return None
@@ -153,7 +153,7 @@ def records_at(buf: Any, at: int, until: int, *, flexible: bool) -> tuple[int, i
 def prefix_until(
     view: memoryview, start: int, until: int, records: memoryview, version: int
 ) -> bytes | None:
-    """What lies between correlation id and records; None where more follows the records."""
+    """The bytes between correlation id and records; None if more follows the records."""
     if version < FLEXIBLE_SINCE:
         return bytes(view[start + 8 : until - len(records) - 4])
     tail = len(_TAIL)

@@ -1,6 +1,6 @@
-"""What clients of share groups acknowledge: from the wire's inclusive ranges to half-open ones.
+"""Acknowledgements of share groups: converts inclusive ranges of the wire to half-open ones.
 
-A partition whose acknowledgements make no sense is refused as a whole, before any of them counts.
+A partition with an invalid acknowledgement is refused as a whole, before any of them is applied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ Topics = Iterable[acking.AcknowledgeTopic] | Iterable[fetching.FetchTopic]
 
 
 class Acks:
-    """The acknowledgements of one request, by partition: those taken and those refused."""
+    """The acknowledgements of one request, by partition: accepted and refused ones."""
 
     def __init__(self, topics: Topics, *, renews: bool) -> None:
         self.named: list[StreamId] = []

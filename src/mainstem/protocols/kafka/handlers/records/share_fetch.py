@@ -1,7 +1,7 @@
-"""ShareFetch and ShareAcknowledge: records are locked for a member, which says what became of them.
+"""ShareFetch and ShareAcknowledge: lock records for a member and apply its acknowledgements.
 
-Whole batches are sent, and beside them which of their records are the member's. The answer names
-where a partition moved to, so that clients need not ask for that.
+Whole batches are sent, with the ranges of records that are locked for the member. The response
+names the new leader of a partition that moved, so that clients need no Metadata request.
 """
 
 from functools import partial
@@ -26,15 +26,15 @@ from mainstem.security.quotas import FETCH_BYTES
 from mainstem.wire.kafka.messages import share_acknowledge as acking
 from mainstem.wire.kafka.messages import share_fetch as fetching
 
-# NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH: the client is told whom to turn to.
+# NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH: the response names the current leader.
 _MOVED = frozenset({6, 74})
-_RECORD_LIMIT = 1  # share.acquire.mode: never more than max_records, not just about as many
+_RECORD_LIMIT = 1  # share.acquire.mode: max_records is a strict limit
 
 
 async def share_fetch(
     call: Call, request: fetching.ShareFetchRequest
 ) -> fetching.ShareFetchResponse:
-    """Take acknowledgements, then lock records for the member."""
+    """Apply acknowledgements, then lock records for the member."""
     try:
         group_id, member_id = _permitted(call, request.group_id, request.member_id)
         _check_renewal(request)
@@ -113,7 +113,7 @@ def _fetched(call: Call, answer: ShareFetchAnswer, acks: Acks) -> fetching.Share
 async def share_acknowledge(
     call: Call, request: acking.ShareAcknowledgeRequest
 ) -> acking.ShareAcknowledgeResponse:
-    """Take acknowledgements; the last ones also close the member's session."""
+    """Apply acknowledgements; the final epoch also closes the member's session."""
     try:
         group_id, member_id = _permitted(call, request.group_id, request.member_id)
         acks = Acks(request.topics, renews=request.is_renew_ack)
@@ -157,17 +157,17 @@ async def share_acknowledge(
 def _permitted(call: Call, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     need_shares(call)
     if not group_id or not member_id:
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the group or the member is not named")
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "group id or member id is missing")
     call.need_group(Operation.READ, group_id)
     return group_id, member_id
 
 
 def _check_renewal(request: fetching.ShareFetchRequest) -> None:
-    """A request that extends locks fetches nothing (KIP-1222)."""
+    """Refuse a request that both renews locks and fetches records (KIP-1222)."""
     wants = request.max_bytes, request.max_records, request.max_wait_ms, request.min_bytes
     if request.is_renew_ack and request.share_session_epoch != SESSION_FINAL and any(wants):
         raise InvalidRequest(
-            ErrorCode.INVALID_REQUEST, "a request that renews may not ask for records"
+            ErrorCode.INVALID_REQUEST, "a request that renews locks must not fetch records"
         )
 
 
@@ -176,7 +176,7 @@ def _message(error: MainstemError | None) -> str | None:
 
 
 def _leader(call: Call, stream: StreamId) -> tuple[int, int]:
-    """Who writes a partition now, and since which epoch."""
+    """The writer of a partition and its epoch."""
     topic = call.broker.topics.by_id(stream.topic)
     if topic is None or stream.partition >= len(topic.streams):
         return -1, -1

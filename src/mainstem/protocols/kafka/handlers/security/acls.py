@@ -41,7 +41,7 @@ NumberT = TypeVar("NumberT", bound=IntEnum)
 
 
 def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """The rules that a filter finds, resource by resource."""
+    """List the rules that match a filter, grouped by resource."""
     try:
         call.need_cluster(Operation.DESCRIBE)
         found = call.broker.security.rules.matching(_filter(request))
@@ -60,7 +60,7 @@ def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsRespo
 
 
 async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Add rules; one that cannot be does not keep the others from being added."""
+    """Add rules; an invalid rule does not prevent the others from being added."""
     results = [AclCreationResult() for _ in request.creations]
     try:
         call.need_cluster(Operation.ALTER)
@@ -85,7 +85,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
 
 
 async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Remove the rules that filters find, and tell which these were."""
+    """Delete the rules that match the filters, and return them."""
     results = [DeleteAclsFilterResult(matching_acls=[]) for _ in request.filters]
     good: list[tuple[AclFilter, DeleteAclsFilterResult]] = []
     for wanted, result in zip(request.filters, results, strict=True):
@@ -132,7 +132,7 @@ def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     )
     parts = (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission)
     if any(part == 0 for part in parts):
-        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a filter with a part that is unknown")
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST, "a field of the filter is UNKNOWN")
     return wanted
 
 

@@ -1,4 +1,4 @@
-"""Limits of clients: DescribeClientQuotas, AlterClientQuotas."""
+"""Client quotas: DescribeClientQuotas, AlterClientQuotas."""
 
 from mainstem.broker.api.security import QuotaEntry
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
@@ -57,11 +57,11 @@ def _components(request: DescribeClientQuotasRequest) -> dict[str, ComponentData
         exact = component.match_type == EXACT and component.match is not None
         if not exact and (component.match_type not in (DEFAULT, ANY) or component.match):
             raise InvalidRequest(
-                ErrorCode.INVALID_REQUEST, f"a match of type {component.match_type}"
+                ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}"
             )
         if component.entity_type not in (USER, CLIENT, ADDRESS):
             raise InvalidRequest(
-                ErrorCode.UNSUPPORTED_VERSION, f"entities of type {component.entity_type[:40]!r}"
+                ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {component.entity_type[:40]!r}"
             )
     return wanted
 

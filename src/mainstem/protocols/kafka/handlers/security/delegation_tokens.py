@@ -28,7 +28,7 @@ from mainstem.wire.kafka.messages.renew_delegation_token import (
 async def create_delegation_token(
     call: Call, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """A token for whoever asks, or for the owner that is named."""
+    """Create a token for the requester, or for the named owner."""
     owner = None
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -67,7 +67,7 @@ async def create_delegation_token(
 async def renew_delegation_token(
     call: Call, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Let a token live on."""
+    """Extend the lifetime of a token."""
     try:
         until = await call.broker.security.delegation_tokens.renew(
             call.caller, bytes(request.hmac), request.renew_period_ms
@@ -80,7 +80,7 @@ async def renew_delegation_token(
 async def expire_delegation_token(
     call: Call, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """Let a token end."""
+    """Expire a token, now or at a time."""
     try:
         until = await call.broker.security.delegation_tokens.expire(
             call.caller, bytes(request.hmac), request.expiry_time_period_ms
@@ -93,7 +93,7 @@ async def expire_delegation_token(
 def describe_delegation_token(
     call: Call, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """The tokens of these owners, or of all, as far as the client may see them."""
+    """List the tokens of these owners, or of all, that the client may see."""
     owners = None
     if request.owners is not None:
         owners = [f"{each.principal_type}:{each.principal_name}" for each in request.owners]

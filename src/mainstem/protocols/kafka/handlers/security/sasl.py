@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: how a connection shows who it is."""
+"""SaslHandshake and SaslAuthenticate: authentication of a connection."""
 
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.protocols.kafka.call import ApiHandler, Call
@@ -16,10 +16,10 @@ FRAMED_SINCE = 1  # messages of the mechanism are requests of their own (KIP-152
 
 
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Which mechanism follows; those there are, when it is none of them.
+    """Choose a mechanism; the response lists the enabled ones.
 
-    Version 0, after which messages come without a header, is refused. It is advertised all the
-    same: librdkafka 2.0 (kcat) takes a server that does not know it for one without logins.
+    Version 0, after which SASL messages have no request header, is refused. It is advertised,
+    because librdkafka 2.0 (kcat) assumes that a server without it has no SASL.
     """
     login = call.peer.login
     if login is None:
@@ -40,12 +40,12 @@ def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeRe
 async def sasl_authenticate(
     call: Call, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """One message of the mechanism."""
+    """Process one message of the mechanism."""
     login = call.peer.login
     if login is None:
         return SaslAuthenticateResponse(
             error_code=kafka_code(ErrorCode.ILLEGAL_LOGIN_STATE),
-            error_message="this listener asks for no login",
+            error_message="this listener does not require a login",
         )
     try:
         answer, identity = await login.respond(bytes(request.auth_bytes))

@@ -1,4 +1,4 @@
-"""SCRAM keys of users: DescribeUserScramCredentials, AlterUserScramCredentials."""
+"""SCRAM credentials: DescribeUserScramCredentials, AlterUserScramCredentials."""
 
 from collections import Counter
 
@@ -29,7 +29,7 @@ CREDENTIAL_BYTES_MAX = 1_024  # of a salt, of a salted password
 def describe_user_scram_credentials(
     call: Call, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Which mechanisms users have keys for; the keys themselves are never shown."""
+    """The mechanisms for which users have credentials, without the keys."""
     try:
         call.need_cluster(Operation.DESCRIBE)
     except MainstemError as error:
@@ -72,7 +72,7 @@ def _no_result(name: str, code: ErrorCode, cause: str) -> DescribeUserScramCrede
 async def alter_user_scram_credentials(
     call: Call, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Replace and remove keys, user by user: all that is asked for a user, or nothing."""
+    """Set and delete credentials; the changes of one user are applied all or none."""
     names = dict.fromkeys(
         [each.name for each in request.deletions] + [each.name for each in request.upsertions]
     )
@@ -102,12 +102,12 @@ async def _alter(call: Call, name: str, request: AlterUserScramCredentialsReques
 def _credential(asked: ScramCredentialUpsertion) -> ScramCredential:
     mechanism = _mechanism(asked.mechanism)
     salt, salted = bytes(asked.salt), bytes(asked.salted_password)
-    # Clients may salt a password by other functions than ours: it is a key of any length (HMAC).
+    # Clients may use another hash function for the salted password: HMAC takes any key length.
     for name, given in (("salt", salt), ("salted password", salted)):
         if not 0 < len(given) <= CREDENTIAL_BYTES_MAX:
             raise InvalidRequest(
                 ErrorCode.UNACCEPTABLE_CREDENTIAL,
-                f"a {name} of {len(given)} bytes",
+                f"{name} has {len(given)} bytes",
                 subject=asked.name,
                 remedy=f"use 1 to {CREDENTIAL_BYTES_MAX} bytes",
             )
@@ -116,7 +116,7 @@ def _credential(asked: ScramCredentialUpsertion) -> ScramCredential:
 
 def _mechanism(number: int) -> str:
     if number not in MECHANISMS:
-        raise InvalidRequest(ErrorCode.UNSUPPORTED_MECHANISM, f"mechanism {number} is not known")
+        raise InvalidRequest(ErrorCode.UNSUPPORTED_MECHANISM, f"unknown mechanism {number}")
     return MECHANISMS[number]
 
 
