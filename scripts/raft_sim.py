@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from mainstem.testing.simulation.raft.core_episodes import episode
-from mainstem.testing.simulation.raft.fault_run import FaultRunCounts, run_with_faults
+from tests.kit.simulation.raft.core_episodes import episode
+from tests.kit.simulation.raft.fault_run import FaultRunCounts, run_with_faults
 
 STEPS = 2_000
 STORM_S = 600.0

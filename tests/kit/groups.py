@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
+from tests.kit.simulation.coordination.topic_list import TopicList
+
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.coordination.shards.partitioning import OFFSETS_TOPIC
 from mainstem.coordination.shards.registry_driver import InternalTopic
 from mainstem.coordination.share.settings import ShareSettings
 from mainstem.testing.simulation.cluster.clock import SimClock
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 
 class GroupNode:

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
+from tests.kit.simulation.coordination.topic_list import TopicList
+
 from mainstem.coordination.groups.requests import CommitRequest, OffsetToCommit
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.coordination.groups.settings import GroupSettings
@@ -20,8 +23,6 @@ from mainstem.model.records.batch import read_header
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
 from mainstem.streams.producers.transaction_markers import marker_of
 from mainstem.testing.simulation.cluster.clock import SimClock
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 T = "t"
 A = ("data", 0)

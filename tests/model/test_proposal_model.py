@@ -1,8 +1,7 @@
 """Commands whose outcome is unknown and that are sent again, searched exhaustively."""
 
 import pytest
-
-from mainstem.testing.proposal_model import (
+from tests.kit.proposal_model import (
     AGAIN,
     CREATE,
     DELETE,

@@ -6,10 +6,9 @@
 from functools import cache
 
 import pytest
-
-from mainstem.testing.range_checker.cases import BROKEN, SOUND, ModelCase, main
-from mainstem.testing.range_checker.search import search
-from mainstem.testing.range_checker.state import (
+from tests.kit.range_checker.cases import BROKEN, SOUND, ModelCase, main
+from tests.kit.range_checker.search import search
+from tests.kit.range_checker.state import (
     Bounds,
     Oracle,
     RangeRules,
@@ -17,7 +16,7 @@ from mainstem.testing.range_checker.state import (
     first,
     violation,
 )
-from mainstem.testing.range_checker.steps import ModelSteps
+from tests.kit.range_checker.steps import ModelSteps
 
 search_once = cache(search)
 

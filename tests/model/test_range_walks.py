@@ -6,6 +6,8 @@ Each deliberate flaw below must be found by the same walks that the machines sur
 from collections.abc import Callable, Iterable
 
 import pytest
+from tests.kit.simulation.ranges import node as range_sim_node
+from tests.kit.simulation.ranges.random_walk import Walk, main, settings_of
 
 from mainstem.model.ids import Epoch, Offset
 from mainstem.streams.ack_policy import AckPolicy
@@ -24,8 +26,6 @@ from mainstem.streams.writer.replication import (
     SealPoint,
     WriterEffects,
 )
-from mainstem.testing.simulation.ranges import node as range_sim_node
-from mainstem.testing.simulation.ranges.random_walk import Walk, main, settings_of
 
 SEEDS_TO_KILL = 300
 STEPS = 800

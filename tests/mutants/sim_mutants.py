@@ -233,7 +233,7 @@ def _cluster_scenario(seed: int, fault: str) -> None:
 
 
 def _raft_run(seed: int, _: str) -> None:
-    from mainstem.testing.simulation.raft.fault_run import run_with_faults  # noqa: PLC0415
+    from tests.kit.simulation.raft.fault_run import run_with_faults  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         run_with_faults(Path(folder), seed, seconds=RAFT_RUN_S)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kit.simulation.catalogue_check import catalogue_violation
 
 from mainstem.model.ids import (
     NO_NODE,
@@ -39,7 +40,6 @@ from mainstem.security.authorisation.acl import (
     ResourceType,
 )
 from mainstem.security.authorisation.roles import RoleRule
-from mainstem.testing.simulation.catalogue_check import catalogue_violation
 
 decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 

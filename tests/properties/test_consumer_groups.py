@@ -11,6 +11,9 @@ from typing import TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.kit.simulation.coordination.consumer_group_script import subscription_bytes
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
+from tests.kit.simulation.coordination.topic_list import TopicList
 
 from mainstem.coordination.classic.consumer_protocol import assignment_bytes, read_assignment
 from mainstem.coordination.consumer.facts import Partitions
@@ -27,9 +30,6 @@ from mainstem.coordination.groups.requests import (
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.ids import TopicId
-from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 G = "g"
 T = TypeVar("T")

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
 
 from mainstem.coordination.classic.generation import save
 from mainstem.coordination.classic.group import Group, GroupState
@@ -31,7 +32,6 @@ from mainstem.coordination.groups.requests import (
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.coordination.groups.shard import GroupShard
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 G = "g"
 T = TypeVar("T")

@@ -1,8 +1,7 @@
 """Raft keeps its promises in any order of ticks, losses, writes and crashes."""
 
 import pytest
-
-from mainstem.testing.simulation.raft.core_episodes import EpisodeCounts, episode
+from tests.kit.simulation.raft.core_episodes import EpisodeCounts, episode
 
 EPISODES = 120  # in each of four parts
 STEPS = 1_500

@@ -12,11 +12,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.kit.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 from mainstem.cluster.raft.messages import ConfChange, ConfChangeType, MessageType
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.model.ids import NodeId
-from mainstem.testing.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 PLACES = st.integers(0, 10_000)
 

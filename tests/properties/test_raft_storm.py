@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from mainstem.testing.simulation.raft.fault_run import run_with_faults
+from tests.kit.simulation.raft.fault_run import run_with_faults
 
 SECONDS = 120.0
 

@@ -3,10 +3,10 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.kit.simulation.ranges.messages import RangeSimSettings
+from tests.kit.simulation.ranges.simulator import RangeSimulator
 
 from mainstem.model.ids import NodeId
-from mainstem.testing.simulation.ranges.messages import RangeSimSettings
-from mainstem.testing.simulation.ranges.simulator import RangeSimulator
 
 
 class RangeMachine(RuleBasedStateMachine):

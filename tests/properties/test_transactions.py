@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
+from tests.kit.simulation.coordination.transaction_simulator import TransactionSimulator
 
 from mainstem.coordination.transactions.facts import TransactionSaved
 from mainstem.coordination.transactions.requests import EndRequest, InitRequest
@@ -23,7 +24,6 @@ from mainstem.coordination.transactions.state import (
     TransactionState,
 )
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.simulation.coordination.transaction_simulator import TransactionSimulator
 
 T = TypeVar("T")
 IDS = st.sampled_from(["t", "u"])

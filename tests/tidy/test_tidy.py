@@ -28,7 +28,6 @@ MANY_INHERITED = {
     "streams/writer/stream_driver.py:StreamWriter": _STREAM,
     "testing/local_cluster.py:MemberNode": _SIMULATED,
     "testing/simulation/cluster/catalogue_group.py:SimCatalogueGroup": _SIMULATED,
-    "testing/simulation/coordination/consumer_group_script.py:ConsumerGroupScript": _SIMULATED,
 }
 
 # A module may touch the outside world if it lives in one of these places or carries one of

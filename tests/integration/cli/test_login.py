@@ -151,7 +151,7 @@ def test_http_that_is_not_a_nodes_is_recognised(shell: Shell) -> None:
     assert "cannot reach the node's HTTP" in nobody
     assert "--http" in nobody
     wrong = shell("role", "list", "--http", "gopher://x", ends_with=ExitCode.FAILED)
-    assert "not an address" in wrong
+    assert "not the URL" in wrong
 
 
 def test_every_command_takes_a_login(shell: Shell) -> None:

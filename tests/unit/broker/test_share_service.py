@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
+from tests.kit.simulation.coordination.topic_list import TopicList
 from tests.kit.streams import TOPIC_ID, StreamNode
 
 from mainstem.broker.services.share_offsets_service import ShareOffsets
@@ -27,8 +29,6 @@ from mainstem.coordination.share.requests import (
 from mainstem.coordination.share.settings import ShareSettings
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 from mainstem.testing.simulation.raft.group import LoopClock
 
 STREAM = StreamId(TOPIC_ID, PartitionIndex(0))

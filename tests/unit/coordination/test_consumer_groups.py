@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.kit.simulation.coordination.consumer_group_script import subscription_bytes
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
+from tests.kit.simulation.coordination.topic_list import TopicList
 
 from mainstem.coordination.classic.consumer_protocol import assignment_bytes
 from mainstem.coordination.consumer.heartbeat_handler import GROUP_BYTES_MAX, MEMBER_BYTES_MAX
@@ -19,9 +22,6 @@ from mainstem.coordination.groups.requests import (
 )
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 
 def world(**settings: Any) -> GroupSimulator:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.kit.groups import GroupNode
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.consumer_group_script import subscription_bytes
 
 from mainstem.coordination.consumer.requests import (
     ConsumerAnswer,
@@ -23,7 +24,6 @@ from mainstem.coordination.groups.requests import (
 )
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.testing.simulation.coordination.consumer_group_script import subscription_bytes
 
 pytestmark = virtual_time
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
 
 from mainstem.cluster.peers.frames import Chunk, PeerService
 from mainstem.coordination.transactions.remote_coordinator_service import (
@@ -16,7 +17,6 @@ from mainstem.coordination.transactions.state import Partition, ProducerIdentity
 from mainstem.model.errors import Corrupt, ErrorCode, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
 from mainstem.streams.producers.transaction_markers import TransactionMarker
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
 
 pytestmark = virtual_time
 

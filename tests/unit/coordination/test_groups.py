@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
 
 from mainstem.coordination.classic.group import Group, GroupState
 from mainstem.coordination.groups.requests import (
@@ -16,7 +17,6 @@ from mainstem.coordination.groups.requests import (
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.limits import GROUP_METADATA_BYTES_MAX
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 DELAY_MS = 3_000
 SESSION_MS = 10_000

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
 
 from mainstem.coordination.groups.deadline_heap import DeadlineHeap
 from mainstem.coordination.groups.requests import (
@@ -15,7 +16,6 @@ from mainstem.coordination.groups.requests import (
 )
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 WEEK_MS = 7 * 24 * 3_600_000
 READS_T = b"\0\0\0\0\0\1\0\1t"

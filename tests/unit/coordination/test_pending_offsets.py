@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
 
 from mainstem.coordination.groups.facts import OffsetRemoved
 from mainstem.coordination.groups.requests import (
@@ -25,7 +26,6 @@ from mainstem.coordination.shards.state_machine import Instant
 from mainstem.coordination.transactions.state import ProducerIdentity
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.model.records.batch import NO_SEQUENCE, read_header
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 NOW = Instant(0, 1_700_000_000_000)
 P = ProducerIdentity(7, 3)

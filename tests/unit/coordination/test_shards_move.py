@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.kit.groups import GroupNode, loaded
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
 from tests.unit.coordination.test_runtime import (
     commit_request,
     join_request,
@@ -14,7 +15,6 @@ from tests.unit.coordination.test_runtime import (
 
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
 
 pytestmark = virtual_time
 

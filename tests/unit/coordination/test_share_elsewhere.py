@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from tests.kit.groups import GroupNode
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.topic_list import TopicList
 
 from mainstem.cluster.peers.frames import Chunk, PeerService
 from mainstem.coordination.share.facts import ShareState
@@ -14,7 +15,6 @@ from mainstem.coordination.share.requests import ShareHeartbeat
 from mainstem.coordination.share.state_persister_service import ShareStatePersister
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.model.ids import NO_NODE, NodeId
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 pytestmark = virtual_time
 

@@ -11,6 +11,7 @@ import pytest
 from tests.kit import transactions
 from tests.kit.groups import GroupNode
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
 from tests.unit.coordination import test_consumer_groups_runtime as consumers
 from tests.unit.coordination import test_runtime as classic
 
@@ -23,7 +24,6 @@ from mainstem.coordination.groups.requests import (
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.coordination.transactions.requests import TransactionFilter
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
 
 pytestmark = virtual_time
 

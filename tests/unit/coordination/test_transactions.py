@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.kit.simulation.coordination.transaction_simulator import TransactionSimulator
 
 from mainstem.coordination.transactions.facts import TransactionSaved
 from mainstem.coordination.transactions.requests import (
@@ -19,7 +20,6 @@ from mainstem.coordination.transactions.state import (
     TransactionState,
 )
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.testing.simulation.coordination.transaction_simulator import TransactionSimulator
 
 T = "t"
 A, B = ("a", 0), ("b", 1)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.kit.kafka import HandlerClient
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
+from tests.kit.simulation.coordination.topic_list import TopicList
 
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.coordination.groups.settings import GroupSettings
@@ -17,8 +19,6 @@ from mainstem.protocols.kafka.handlers.coordination import consumer_groups, grou
 from mainstem.security.authorisation.acl import Operation, ResourceType
 from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.testing.simulation.cluster.clock import SimClock
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 from mainstem.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from mainstem.wire.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -9,6 +9,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from tests.kit.kafka import HandlerClient
 from tests.kit.loop import virtual_time
+from tests.kit.simulation.coordination.memory_stream import MemoryStream
+from tests.kit.simulation.coordination.topic_list import TopicList
 
 from mainstem.coordination.groups.service import GroupCoordinator
 from mainstem.coordination.groups.settings import GroupSettings
@@ -18,8 +20,6 @@ from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex
 from mainstem.model.metadata import Node, Range, Stream, Topic
 from mainstem.protocols.kafka.handlers.coordination import coordinators, group_offsets, groups
 from mainstem.testing.simulation.cluster.clock import SimClock
-from mainstem.testing.simulation.coordination.memory_stream import MemoryStream
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 from mainstem.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from mainstem.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from mainstem.wire.kafka.messages.find_coordinator import FindCoordinatorRequest

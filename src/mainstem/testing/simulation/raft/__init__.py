@@ -1,1 +1,1 @@
-"""Raft groups under faults: cores alone, and real drivers on simulated disks."""
+"""A Raft group of real drivers on simulated disks."""

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from tests.kit.range_checker.state import Oracle
+
 from mainstem.model.ids import Offset, RangeIndex
 from mainstem.model.metadata import Range
-from mainstem.testing.range_checker.state import Oracle
 
 if TYPE_CHECKING:
-    from mainstem.testing.simulation.ranges.simulator import RangeSimulator
+    from tests.kit.simulation.ranges.simulator import RangeSimulator
 
 
 class InvariantViolated(AssertionError):

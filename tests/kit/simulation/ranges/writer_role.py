@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from tests.kit.simulation.ranges.messages import Append, Fence, RangeSimMessage, SealOutcome
+
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import Epoch, NodeId, Offset
 from mainstem.model.metadata import Range, Stream
@@ -21,10 +23,9 @@ from mainstem.streams.writer.replication import (
     WriterEffects,
     WriterLimits,
 )
-from mainstem.testing.simulation.ranges.messages import Append, Fence, RangeSimMessage, SealOutcome
 
 if TYPE_CHECKING:
-    from mainstem.testing.simulation.ranges.simulator import RangeSimulator
+    from tests.kit.simulation.ranges.simulator import RangeSimulator
 
 # Timeouts of a few ticks; a record counts as ten bytes.
 LIMITS = WriterLimits(

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
+from tests.kit.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 from mainstem.cluster.raft.messages import (
     NO_NODE,
@@ -34,7 +35,6 @@ from mainstem.cluster.raft.messages import (
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.model.errors import MainstemError
 from mainstem.model.ids import NodeId
-from mainstem.testing.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 SETTLE_MAX = 500
 CHANGES = {
@@ -84,7 +84,7 @@ class RaftScript:
         def settings(node: NodeId) -> RaftSettings:
             return msgspec.convert({"node_id": node, **chosen}, RaftSettings)
 
-        chance = Random(0)  # noqa: S311 - chance for a scenario, not for secrets
+        chance = Random(0)
         self._simulator = RaftCoreSimulator(int(words[0]), voters, chance, settings)
 
     def _act(self, verb: str, member: SimulatedMember, words: list[str]) -> None:

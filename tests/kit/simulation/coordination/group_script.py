@@ -11,6 +11,8 @@ advance MS · restart · full · space · expire
 import shlex
 from collections.abc import Callable
 
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
+
 from mainstem.coordination.groups.facts import (
     Fact,
     GroupRemoved,
@@ -29,7 +31,6 @@ from mainstem.coordination.groups.requests import (
 )
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.model.errors import MainstemError
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
 
 Options = dict[str, str]
 Command = Callable[[str, list[str], Options], str]

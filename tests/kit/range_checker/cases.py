@@ -1,16 +1,15 @@
 """Cases of the model checker: the protocol is sound, and every rule is necessary.
 
 Sound cases have no violation. Each broken case lacks a single rule, which shows that the rule is
-needed and that the checker detects its absence. ``python -m mainstem.testing.range_checker.cases``
+needed and that the checker detects its absence. ``python -m tests.kit.range_checker.cases``
 searches all of them and prints the trace of every violation; with names, only those.
 """
 
 import sys
 
 from msgspec import Struct
-
-from mainstem.testing.range_checker.search import RangeSearchResult, search
-from mainstem.testing.range_checker.state import Bounds, DropRule, EndRule, Oracle, RangeRules
+from tests.kit.range_checker.search import RangeSearchResult, search
+from tests.kit.range_checker.state import Bounds, DropRule, EndRule, Oracle, RangeRules
 
 
 class ModelCase(Struct, frozen=True):

@@ -2,6 +2,13 @@
 
 from collections import deque
 
+from tests.kit.simulation.ranges.messages import (
+    Append,
+    Fence,
+    RangeSimMessage,
+    RangeSimSettings,
+)
+
 from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex
 from mainstem.model.metadata import Range
 from mainstem.streams.failover.state_machine import ReplicaCopy
@@ -11,12 +18,6 @@ from mainstem.streams.replica.state_machine import (
     ReplicaEffects,
     ReplicaState,
     is_in_limbo,
-)
-from mainstem.testing.simulation.ranges.messages import (
-    Append,
-    Fence,
-    RangeSimMessage,
-    RangeSimSettings,
 )
 
 

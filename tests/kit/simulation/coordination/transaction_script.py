@@ -10,6 +10,11 @@ describe T · records topic/partition · advance MS · restart · full · space 
 import shlex
 from collections.abc import Callable
 
+from tests.kit.simulation.coordination.transaction_simulator import (
+    TransactionSimulator,
+    WrittenRecord,
+)
+
 from mainstem.coordination.transactions.facts import TransactionFact, TransactionRemoved
 from mainstem.coordination.transactions.requests import EndRequest, InitRequest
 from mainstem.coordination.transactions.settings import TransactionSettings
@@ -20,10 +25,6 @@ from mainstem.coordination.transactions.state import (
     Transaction,
 )
 from mainstem.model.errors import MainstemError
-from mainstem.testing.simulation.coordination.transaction_simulator import (
-    TransactionSimulator,
-    WrittenRecord,
-)
 
 Words = list[str]
 Options = dict[str, str]

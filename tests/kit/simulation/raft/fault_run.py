@@ -83,8 +83,8 @@ def run_with_faults(
 class _FaultRun:
     def __init__(self, folder: Path, seed: int, nodes: int, spare: int, files: FaultyFiles) -> None:
         self._files = files
-        self._random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
-        self._noticing = Random(seed)  # noqa: S311 - separate, so that reports do not change other events
+        self._random = Random(seed)
+        self._noticing = Random(seed)
         self.notice = 0.0
         settings = DriverSettings(
             snapshot_entries=60, keep_entries=10, proposal_timeout_s=5.0, chunk_timeout_s=0.3

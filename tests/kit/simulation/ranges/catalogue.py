@@ -1,15 +1,15 @@
 """The catalogue of ``simulator``: one stream, with seals and elections fenced by epochs."""
 
 from msgspec.structs import replace
-
-from mainstem.model.ids import Epoch, NodeId, RangeIndex
-from mainstem.model.metadata import Range, Stream
-from mainstem.streams.failover.sealing import SealRequest
-from mainstem.testing.simulation.ranges.messages import (
+from tests.kit.simulation.ranges.messages import (
     RangeSimMessage,
     RangeSimSettings,
     SealOutcome,
 )
+
+from mainstem.model.ids import Epoch, NodeId, RangeIndex
+from mainstem.model.metadata import Range, Stream
+from mainstem.streams.failover.sealing import SealRequest
 
 
 class RangeSimCatalogue:

@@ -7,6 +7,8 @@ collected by ticket; time moves only by ``advance``, from one timer to the next.
 import itertools
 from collections.abc import Sequence
 
+from tests.kit.simulation.coordination.topic_list import TopicList
+
 from mainstem.coordination.classic.rebalance import ClassicAnswer, GroupEffects
 from mainstem.coordination.consumer.classic_members import rejoin_required
 from mainstem.coordination.consumer.decision import ConsumerGroupDecision
@@ -27,7 +29,6 @@ from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.coordination.groups.shard import GroupShard
 from mainstem.coordination.shards.state_machine import Instant
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 _EPOCH_MS = 1_700_000_000_000
 

@@ -9,6 +9,15 @@ and sync, heartbeat, leave, commit, fetch, delete, list, advance, restart, full,
 ``group_script``.
 """
 
+from tests.kit.simulation.coordination.group_script import (
+    GroupScript,
+    Options,
+    answer_text,
+    fact_text,
+)
+from tests.kit.simulation.coordination.group_simulator import GroupSimulator
+from tests.kit.simulation.coordination.topic_list import TopicList
+
 from mainstem.coordination.classic.consumer_protocol import (
     NamedPartitions,
     assignment_bytes,
@@ -30,14 +39,6 @@ from mainstem.coordination.groups.facts import Fact, GroupSaved
 from mainstem.coordination.groups.requests import JoinAnswer, JoinRequest, SyncAnswer
 from mainstem.coordination.groups.settings import GroupSettings
 from mainstem.coordination.shards.primitive_types import INT, SHORT, text
-from mainstem.testing.simulation.coordination.group_script import (
-    GroupScript,
-    Options,
-    answer_text,
-    fact_text,
-)
-from mainstem.testing.simulation.coordination.group_simulator import GroupSimulator
-from mainstem.testing.simulation.coordination.topic_list import TopicList
 
 PATIENCE_MS = 60_000
 

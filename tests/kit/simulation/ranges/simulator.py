@@ -7,18 +7,19 @@ what it had not stored, one that loses power also what it had not synced. After 
 ``state``.
 """
 
-from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
-from mainstem.model.metadata import Range, Stream
-from mainstem.streams.ack_policy import AckPolicy, policy_for
-from mainstem.testing.range_checker.state import Oracle
-from mainstem.testing.simulation.ranges.catalogue import RangeSimCatalogue
-from mainstem.testing.simulation.ranges.invariants import InvariantViolated, check
-from mainstem.testing.simulation.ranges.messages import (
+from tests.kit.range_checker.state import Oracle
+from tests.kit.simulation.ranges.catalogue import RangeSimCatalogue
+from tests.kit.simulation.ranges.invariants import InvariantViolated, check
+from tests.kit.simulation.ranges.messages import (
     RangeSimMessage,
     RangeSimSettings,
 )
-from mainstem.testing.simulation.ranges.node import RangeSimNode
-from mainstem.testing.simulation.ranges.writer_role import SimWriterRole
+from tests.kit.simulation.ranges.node import RangeSimNode
+from tests.kit.simulation.ranges.writer_role import SimWriterRole
+
+from mainstem.model.ids import Epoch, NodeId, Offset, PartitionIndex, RangeIndex, StreamId, TopicId
+from mainstem.model.metadata import Range, Stream
+from mainstem.streams.ack_policy import AckPolicy, policy_for
 
 STREAM = StreamId(TopicId(bytes(16)), PartitionIndex(0))
 TICK_MS = 500

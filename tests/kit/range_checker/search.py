@@ -7,8 +7,7 @@ visited once; the trace uses the same names from its first step to its last.
 from collections import deque
 
 from msgspec import Struct
-
-from mainstem.testing.range_checker.state import (
+from tests.kit.range_checker.state import (
     Bounds,
     Oracle,
     RangeModelState,
@@ -17,7 +16,7 @@ from mainstem.testing.range_checker.state import (
     first,
     violation,
 )
-from mainstem.testing.range_checker.steps import ModelSteps
+from tests.kit.range_checker.steps import ModelSteps
 
 # A model with more states cannot be searched completely.
 STATES_MAX = 2_500_000

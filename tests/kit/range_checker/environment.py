@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mainstem.testing.range_checker.state import (
+from tests.kit.range_checker.state import (
     IDLE,
     SEALING,
     WRITING,

@@ -7,8 +7,8 @@ a state that the rules do not forbid.
 
 from collections.abc import Iterator
 
-from mainstem.testing.range_checker.environment import ModelEnvironment, Step
-from mainstem.testing.range_checker.state import (
+from tests.kit.range_checker.environment import ModelEnvironment, Step
+from tests.kit.range_checker.state import (
     COPYING,
     FENCING,
     IDLE,

@@ -1,6 +1,6 @@
 """Random walks of ``simulator``: a seed determines a sequence of weighted actions and faults.
 
-``python -m mainstem.testing.simulation.ranges.random_walk --count 1000`` runs many seeds and
+``python -m tests.kit.simulation.ranges.random_walk --count 1000`` runs many seeds and
 prints counts.
 """
 
@@ -10,8 +10,8 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mainstem.testing.simulation.ranges.messages import RangeSimSettings
-from mainstem.testing.simulation.ranges.simulator import RangeSimulator
+from tests.kit.simulation.ranges.messages import RangeSimSettings
+from tests.kit.simulation.ranges.simulator import RangeSimulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ class Walk:
     def __init__(self, settings: RangeSimSettings, seed: int, faults: float = 1.0) -> None:
         self.sim = RangeSimulator(settings)
         self.seen: Counter[str] = Counter()
-        self._random = random.Random(seed)  # noqa: S311 - reproducible, not for secrets
+        self._random = random.Random(seed)
         self._acts: tuple[tuple[float, Callable[[], None]], ...] = (
             (30.0, self._deliver),
             (14.0, self._store),

@@ -4,6 +4,7 @@ from random import Random
 from typing import NamedTuple
 
 import msgspec
+from tests.kit.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 from mainstem.cluster.raft.messages import (
     ConfChange,
@@ -15,7 +16,6 @@ from mainstem.cluster.raft.messages import (
 )
 from mainstem.cluster.raft.state import RaftSettings
 from mainstem.model.ids import NodeId
-from mainstem.testing.simulation.raft.cores import RaftCoreSimulator, SimulatedMember
 
 CHANGES = tuple(ConfChangeType)
 STABLE_ROUNDS = 400
@@ -67,7 +67,7 @@ def episode(seed: int, steps: int, *, gone: float = 0.0) -> EpisodeCounts:
 
     ``gone``: how often a node gets a report, true or false, that another one's process has ended.
     """
-    random = Random(seed)  # noqa: S311 - chance for a simulation, not for secrets
+    random = Random(seed)
     fault_rates = random_fault_rates(random)
     voters = random.choice([1, 2, 3, 3, 3, 5])
     nodes = voters + (random.choice([1, 2]) if fault_rates.change else 0)
