@@ -1,4 +1,7 @@
-"""``pytest tests/scenarios --rewrite`` writes what happens now into the scenario files."""
+"""``pytest tests/scenarios --rewrite`` writes what happens now into the scenario files.
+
+It rewrites all of them: ``-k seal/`` or ``-k raft_`` restricts it. Read the difference afterwards.
+"""
 
 import pytest
 

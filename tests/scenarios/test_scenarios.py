@@ -1,31 +1,41 @@
 """Scenario files: a command, a line ``----``, what it must print. Read them as documentation.
 
-Blocks are parted by empty lines; lines that start with ``#`` are comments. The first word of a file
-name says which world plays it.
+Blocks are parted by empty lines; lines that start with ``#`` are comments. The folder, or the first
+word of the file name, says which script runs it.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.kit.simulation.coordination.consumer_group_script import ConsumerGroupScript
+from tests.kit.simulation.coordination.group_script import GroupScript
+from tests.kit.simulation.coordination.transaction_script import TransactionScript
+from tests.kit.simulation.raft.script import RaftScript
+from tests.scenarios.queue_script import QueueScript
+from tests.scenarios.range_script import RangeScript
 
-from mainstem.testing.simulation.coordination.consumer_group_script import ConsumerGroupScript
-from mainstem.testing.simulation.coordination.group_script import GroupScript
-from mainstem.testing.simulation.coordination.transaction_script import TransactionScript
-from mainstem.testing.simulation.raft.script import RaftScript
-
-WORLDS: dict[str, Callable[[], Callable[[str], str]]] = {
+SCRIPTS: dict[str, Callable[[], Callable[[str], str]]] = {
     "consumer": lambda: ConsumerGroupScript().run,
+    "failover": lambda: RangeScript().run,
     "group": lambda: GroupScript().run,
     "raft": lambda: RaftScript().run,
+    "redelivery": lambda: QueueScript().run,
+    "seal": lambda: RangeScript().run,
     "transaction": lambda: TransactionScript().run,
 }
-FILES = sorted(Path(__file__).parent.glob("*.txt"))
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.rglob("*.txt"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def name_of(path: Path) -> str:
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_scenario_prints_what_its_file_says(path: Path, request: pytest.FixtureRequest) -> None:
-    run = WORLDS[path.stem.split("_")[0]]()
+    run = SCRIPTS[re.split("[_/]", name_of(path))[0]]()
     said = path.read_text()
     played = "\n\n".join(play(run, block) for block in said.strip().split("\n\n")) + "\n"
     if request.config.getoption("--rewrite", default=False):

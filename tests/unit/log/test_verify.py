@@ -202,6 +202,25 @@ def test_the_scrubber_survives_what_is_deleted_under_it(disk: Disk) -> None:
     assert read_all(disk.open(SMALL)) == b""
 
 
+def test_the_scrubber_survives_a_range_that_is_set_aside_when_its_damage_is_reported(
+    disk: Disk,
+) -> None:
+    log = disk.open(SMALL)
+    fill(log, 60, size=100)
+    found: list[Damage] = []
+
+    def set_aside(damage: "Damage") -> None:
+        found.append(damage)
+        if log.directory.exists():
+            log.directory.rename(log.directory.with_suffix(".aside"))
+
+    log.segments[1].path.with_suffix(".index").write_bytes(b"damaged")
+    scrubber = Scrubber(lambda: [log], set_aside)
+    while scrubber.rounds < 3:
+        scrubber.step()
+    assert found[0].path == log.segments[1].path.with_suffix(".index")
+
+
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 def test_the_scrubber_reports_an_unreadable_file_as_damage_and_goes_on(
     disk: Disk, suffix: str

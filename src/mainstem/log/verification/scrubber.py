@@ -76,11 +76,12 @@ class Scrubber:
             self._on_damage(damage)
         if found and segment.dense:
             return
-        size = segment.path.stat().st_size
-        if size != segment.size:
-            cause = f"{size} bytes where {segment.size} were written"
-            self._on_damage(Damage(segment.path, min(size, segment.size), cause))
         try:
+            # The range may be set aside, or deleted, as soon as damage is reported.
+            size = segment.path.stat().st_size
+            if size != segment.size:
+                cause = f"{size} bytes where {segment.size} were written"
+                self._on_damage(Damage(segment.path, min(size, segment.size), cause))
             file = segment.file  # held, or the descriptor might be closed between two steps
             until = min(size, segment.size)
             for header, _ in scan.check_file(
@@ -93,5 +94,8 @@ class Scrubber:
             self._on_damage(Damage(segment.path, bad.position, bad.cause, bad.offset))
         except Corrupt as error:
             self._on_damage(Damage(segment.path, 0, error.cause))
+        except FileNotFoundError:
+            if not log.closed:
+                self._on_damage(Damage(segment.path, 0, "the file is missing"))
         except OSError as error:
             self._on_damage(damage_of(error, segment.path))
