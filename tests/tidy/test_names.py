@@ -94,6 +94,24 @@ FORBIDDEN = {
     "world": "cluster, simulator",
 }
 
+# Words that personify code or stand for a metaphor, in docstrings, comments and messages.
+NOT_PROSE = re.compile(
+    r"\b(?:[Aa]nybody|[Bb]efall|[Dd]oor|[Dd]ut(?:y|ies)|[Ee]verybody|[Gg]uest|[Hh]eard|[Hh]ears"
+    r"|[Hh]ostile|[Hh]ouse|[Kk]nock|[Mm]end(?:ed)?|[Nn]ewcomer|[Nn]obody|[Ss]aid|[Ss]omebody"
+    r"|[Ss]tor(?:y|ies)|[Ss]trangers?|[Tt]ells|[Tt]old|[Vv]illage|[Ww]hoever|[Ww]hom"
+    r"|[Ww]ish(?:es)?|[Ww]orld)\b"
+)
+# Lines that may have one of them, with the reason.
+ALLOWED_PROSE = {
+    'NOBODY = "nobody"': "a value that clients may see",
+    "amqp://guest:guest@": "the default login of AMQP clients",
+    "`guest`": "the same",
+    '"Knock"': "a tag on the wire",
+    "Hello, world": "a greeting",
+    "alarm/door": "a topic of an example",
+    "the guest about": "the guest system of a virtual machine",
+}
+
 # Names that stay, with the reason.
 ALLOWED: dict[str, str] = {
     "test_a_check_of_broken_settings_says_what_is_wrong": "the name of a test is a sentence",
@@ -138,6 +156,17 @@ def test_identifiers_are_the_fields_words() -> None:
         name = path.relative_to(SRC).as_posix()
         found += found_in(name, path.read_text())
     assert not found, "see FORBIDDEN for what to write instead"
+
+
+def test_prose_has_no_metaphors() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *SRC.rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in pages
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if NOT_PROSE.search(line) and not any(allowed in line for allowed in ALLOWED_PROSE)
+    ]
+    assert not found
 
 
 def test_modules_and_packages_have_the_fields_words() -> None:

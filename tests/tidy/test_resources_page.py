@@ -33,7 +33,7 @@ EXEMPT_FOLDERS = {
     "cli/": "commands, which run for one user",
     "client/": "memory of a program that uses the client",
     "testing/": "not part of a node",
-    "wire/": "what a format can say; frames are bounded before they are decoded",
+    "wire/": "what a format can express; frames are bounded before they are decoded",
 }
 EXEMPT_ENDINGS = {
     "_LENGTH_MAX": "one name or text of a request",

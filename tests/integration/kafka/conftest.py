@@ -36,8 +36,8 @@ def create(
 ) -> Oracle:
     """Make a topic that can be written to.
 
-    Difference: Apache Kafka says that a topic was made before its leader knows of it, and refuses
-    requests until then; a node has it ready.
+    Difference: Apache Kafka answers before the leaders of the partitions are ready, and refuses
+    requests until then; a node answers when they are.
     """
     oracle = Oracle(broker.kafka)
     oracle.create(topic, partitions, configs)

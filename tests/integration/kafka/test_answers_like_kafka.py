@@ -140,7 +140,7 @@ def test_salted_passwords_of_any_length_are_taken(
         )
 
     if is_apache(broker):
-        # Difference: it knows no longest one, and an empty one is an unexpected error to it.
+        # Difference: it has no maximum, and answers an empty one with an unexpected error.
         assert (outcomes.pop(0), outcomes.pop(1_025)) == (UNKNOWN_ERROR, 0)
     refused = {size for size, code in outcomes.items() if code == UNACCEPTABLE_CREDENTIAL}
     assert refused == (set() if is_apache(broker) else {0, 1_025})
@@ -267,7 +267,7 @@ def test_a_setting_that_cannot_change_says_so(broker: Broker, name: str, error: 
 def await_default(node: Raw, topic: str, value: str) -> None:
     give_up_s = time.monotonic() + 30
     while described(node, TOPIC, topic)["min.insync.replicas"].value != value:
-        assert time.monotonic() < give_up_s, "the default is not heard of"
+        assert time.monotonic() < give_up_s, "the default is not applied"
 
 
 def test_the_minimum_of_in_sync_replicas_has_a_default_for_the_cluster(
@@ -276,11 +276,12 @@ def test_the_minimum_of_in_sync_replicas_has_a_default_for_the_cluster(
     create(lone_broker, topic, 1)
     with Raw(lone_broker.kafka) as node:
         assert altered(node, BROKER, "", "min.insync.replicas", "2") == (0, "")
-        if is_apache(lone_broker):  # difference: a broker hears of it after the answer
+        if is_apache(lone_broker):  # difference: it is applied after the answer
             await_default(node, topic, "2")
         shown = described(node, TOPIC, topic)["min.insync.replicas"]
         refused = produced(node, topic, [Record(0, now_ms(), None, b"v")])
-        # Difference: Apache Kafka wants this default to stay set once it keeps eligible leaders.
+        # Difference: Apache Kafka refuses to remove this default while it has eligible leader
+        # replicas (KIP-966); it is set to its former value.
         before = "1" if is_apache(lone_broker) else None
         assert altered(node, BROKER, "", "min.insync.replicas", before) == (0, "")
         if is_apache(lone_broker):

@@ -78,12 +78,8 @@ class Scrubber:
             return
         try:
             # The range may be set aside, or deleted, as soon as damage is reported.
-            size = segment.path.stat().st_size
-            if size != segment.size:
-                cause = f"{size} bytes where {segment.size} were written"
-                self._on_damage(Damage(segment.path, min(size, segment.size), cause))
+            until = self._check_size(segment)
             file = segment.file  # held, or the descriptor might be closed between two steps
-            until = min(size, segment.size)
             for header, _ in scan.check_file(
                 file.fd, 0, until, segment.base_offset, segment.rules()
             ):
@@ -99,3 +95,11 @@ class Scrubber:
                 self._on_damage(Damage(segment.path, 0, "the file is missing"))
         except OSError as error:
             self._on_damage(damage_of(error, segment.path))
+
+    def _check_size(self, segment: Segment) -> int:
+        """How many bytes of the segment there are to be checked."""
+        size = segment.path.stat().st_size
+        if size != segment.size:
+            cause = f"{size} bytes where {segment.size} were written"
+            self._on_damage(Damage(segment.path, min(size, segment.size), cause))
+        return min(size, segment.size)

@@ -198,7 +198,7 @@ class PostgresCdcServer:
             "SELECT n, (lsn - '0/0')::bigint, data"
             " FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s,"
             " 'proto_version', '1', 'publication_names', %s, 'messages', 'true')"
-            " WITH ORDINALITY AS told(lsn, xid, data, n)"
+            " WITH ORDINALITY AS change(lsn, xid, data, n)"
             " WHERE get_byte(data, 0) IN (67, 77)"
             " OR (get_byte(data, 0) = 73 AND substr(data, 2, 4) = %s)",
             self._config.slot_name,

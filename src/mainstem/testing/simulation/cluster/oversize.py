@@ -122,7 +122,7 @@ class SimOversize:
 
     def _check_refusal(self, error: Exception, what: str) -> None:
         """Check that the error is permanent, or that no node was reachable."""
-        kind = error.code.name if isinstance(error, MainstemError) else "nobody"
+        kind = error.code.name if isinstance(error, MainstemError) else "no answer"
         self._note(f"{what}: {kind}")
         if isinstance(error, MainstemError) and not error.retriable and error.code not in REFUSED:
             raise GuaranteeViolated(f"{what} is refused with {error}") from error
