@@ -37,7 +37,7 @@ class AmqpLoad:
 
     def __init__(self, addresses: Addresses, queue: str) -> None:
         self.history = QueueHistory(queue, "AMQP")
-        self.confirmed = 0
+        self.confirmed = self.delivered = 0
         self._addresses = addresses
         self._turns = itertools.count()
         self._publishing, self._consuming = threading.Event(), threading.Event()
@@ -58,7 +58,7 @@ class AmqpLoad:
     @property
     def progress(self) -> tuple[int, int]:
         """How many messages were confirmed and delivered."""
-        return self.confirmed, len(self.history.events)
+        return self.confirmed, self.delivered
 
     def finish(self) -> None:
         """Publish nothing more and wait until everything confirmed was delivered."""
@@ -148,6 +148,7 @@ class AmqpLoad:
             if method is not None and body is not None:
                 value = body.decode()
                 self.history.events.append(Delivered(value, method.redelivered))
+                self.delivered += 1
                 pending.append((method.delivery_tag, value))
             if pending and (method is None or len(pending) >= BATCH):
                 self._settle(channel, pending)

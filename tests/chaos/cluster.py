@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from tests.chaos.checked import Checked
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import Anomaly
 from tests.chaos.state import check_all_run, state_of
@@ -27,7 +28,12 @@ class FaultRun:
 
     done: Counter[str]
     histories: Histories
-    anomalies: list[Anomaly]
+    checked: list[Checked]
+
+    @property
+    def anomalies(self) -> list[Anomaly]:
+        """Every broken rule of every history."""
+        return [anomaly for one in self.checked for anomaly in one.anomalies]
 
     def summary(self) -> str:
         """One line of figures, then the first anomalies."""
@@ -65,7 +71,7 @@ def fault_rounds(
         load.group.replace_member()
         _await_progress(cluster, load, done)
         load.finish()
-    return FaultRun(done, load.histories, load.histories.judge())
+    return FaultRun(done, load.histories, load.histories.check())
 
 
 def _rotation(faults: Mapping[str, Fault], random: Random) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.chaos.harsh import HarshCluster
 from tests.chaos.network import NetworkCluster
+from tests.chaos.oversize import send_oversize
 from tests.chaos.powered import PoweredCluster
 from tests.chaos.state import check_all_run, state_of
 
@@ -175,6 +176,11 @@ def _slow_down(cluster: LocalCluster, node: MemberNode, random: Random) -> None:
     cluster.speed_up(node.number)
 
 
+def _send_oversize(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
+    """Clients of every protocol send more than the node takes; the others go on."""
+    send_oversize(cluster, node)
+
+
 def _drain(cluster: LocalCluster, node: MemberNode, _: Random) -> None:
     """Everything a node writes is moved away, then it is used again."""
     asked = _another(cluster, node)
@@ -243,6 +249,7 @@ POWER_FAULTS: dict[str, Fault] = {
     "power loss": _lose_power,
     "all lose power": _lose_all_power,
 }
+CLIENT_FAULTS: dict[str, Fault] = {"oversize messages": _send_oversize}
 LONG_FAULTS: dict[str, Fault] = {
     "two disks full for 60 s": _fill_two_disks_for_a_minute,
     "fsync stalls for 30 s on each node": _stall_syncs_of_each_node,

@@ -1,6 +1,10 @@
 """A cluster with the face of a single server: whichever of its nodes is killed or paused next."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
+
+from tests.chaos.faults import Fault
 
 from mainstem.testing.local_cluster import LocalCluster, MemberNode
 
@@ -31,6 +35,13 @@ class OneOfSeveral:
     def log_tail(self) -> str:
         """The last lines of every node."""
         return self._cluster.logs()
+
+    def bound(self, faults: Mapping[str, Fault]) -> dict[str, Callable[[], None]]:
+        """Faults of a cluster; each falls on any of its nodes."""
+        return {name: partial(self._strike, fault) for name, fault in faults.items()}
+
+    def _strike(self, fault: Fault) -> None:
+        fault(self._cluster, self._next(), self._random)
 
     def _next(self) -> MemberNode:
         return self._random.choice(list(self._cluster.nodes.values()))

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -101,12 +102,17 @@ class Loss:
     """What became of a node and its records when the power went."""
 
     history: History
-    anomalies: list[Anomaly]
+    once: frozenset[str]  # the idempotent producers
     # How the node ended by itself after its disk began to fail; None if it had to be killed.
     status: int | None
     log: str
     # Why the node did not start again; empty if it did.
     refused: str = ""
+
+    @cached_property
+    def anomalies(self) -> list[Anomaly]:
+        """Every broken rule."""
+        return check(self.history, once=self.once)
 
 
 def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
@@ -141,8 +147,8 @@ def lose_power_under_load(folder: Path, *, preload: Path | None = None) -> Loss:
         disk.unmount()
         disk.mount()
         refused = _come_back(node, group, history, topics)
-        anomalies = check(history, once={loaders[0].name})
-        return Loss(history, anomalies, status, node.log_text(), refused)
+        once = frozenset({loaders[0].name})
+        return Loss(history, once, status, node.log_text(), refused)
 
 
 def _forget_answers(history: History, lost_at: float) -> None:

@@ -3,6 +3,9 @@
 The rules are those of at-least-once and exactly-once delivery: a confirmed message is delivered, a
 message whose acknowledgement was confirmed does not come back, a message that nobody published is
 never delivered, first deliveries keep the order of their publisher.
+
+A publisher that sends a message again because its connection was lost may have made two messages of
+one body (``Published.sends``): each of them is delivered and acknowledged by itself.
 """
 
 from collections import Counter, defaultdict
@@ -32,6 +35,7 @@ class Published:
     publisher: str
     number: int
     outcome: Outcome = Outcome.UNKNOWN
+    sends: int = 1  # how often it was sent until it was confirmed
 
     @property
     def value(self) -> str:
@@ -49,7 +53,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The server confirmed that a message is acknowledged."""
+    """The server confirmed that every delivery of a message so far is acknowledged."""
 
     value: str
 
@@ -68,6 +72,22 @@ class QueueHistory:
     def delivered(self) -> int:
         """How many deliveries there were."""
         return sum(isinstance(event, Delivered) for event in self.events)
+
+    @property
+    def settled(self) -> int:
+        """How many acknowledgements were confirmed."""
+        return sum(isinstance(event, Settled) for event in self.events)
+
+    @property
+    def sent_again(self) -> int:
+        """How many messages were sent more than once, and may therefore be two."""
+        return sum(message.sends > 1 for message in self.published)
+
+    @property
+    def delivered_again(self) -> int:
+        """How many deliveries there were beyond the first of each message."""
+        deliveries = [event.value for event in self.events if isinstance(event, Delivered)]
+        return len(deliveries) - len(set(deliveries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +118,26 @@ def _lost(history: QueueHistory) -> Iterable[tuple[QueueKind, str]]:
 
 
 def _repeated(history: QueueHistory, promise: Promise) -> Iterable[tuple[QueueKind, str]]:
+    sends = {message.value: message.sends for message in history.published}
     settled: set[str] = set()
     times: Counter[str] = Counter()
+    # What is delivered after all deliveries so far were settled is another message.
+    others: Counter[str] = Counter()
     for event in history.events:
+        value = event.value
         if isinstance(event, Settled):
-            settled.add(event.value)
+            settled.add(value)
             continue
-        times[event.value] += 1
-        if event.value in settled:
-            yield QueueKind.AFTER_ACK, event.value
-        elif times[event.value] > 1 and promise.exactly_once:
-            yield QueueKind.DOUBLED, event.value
-        elif times[event.value] > 1 and promise.marks_redelivery and not event.redelivered:
-            yield QueueKind.UNMARKED, event.value
+        copies = sends.get(value, 1)
+        times[value] += 1
+        others[value] += value in settled
+        settled.discard(value)
+        if others[value] >= copies:
+            yield QueueKind.AFTER_ACK, value
+        elif times[value] > copies and promise.exactly_once:
+            yield QueueKind.DOUBLED, value
+        elif times[value] > copies and promise.marks_redelivery and not event.redelivered:
+            yield QueueKind.UNMARKED, value
 
 
 def _unknown(history: QueueHistory) -> Iterable[tuple[QueueKind, str]]:

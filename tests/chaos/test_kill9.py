@@ -1,5 +1,5 @@
 import pytest
-from tests.chaos.history import Kind
+from tests.chaos.history import Kind, check
 from tests.chaos.kill9 import kill_rounds, summary
 
 from mainstem.testing.local_node import LocalNode
@@ -14,7 +14,8 @@ FORGOTTEN_BYTES = 100_000
 @pytest.mark.timeout(240)
 def test_acknowledged_records_offsets_and_groups_survive_kill_9_under_load() -> None:
     with LocalNode(arguments=QUICK_GROUPS) as node:
-        history, anomalies = kill_rounds(node, 5)
+        history, once = kill_rounds(node, 5)
+    anomalies = check(history, once=once)
     assert not anomalies, summary(history, anomalies)
     assert len(history.resumed) >= 5, "groups must have resumed for the round to mean anything"
 
@@ -34,6 +35,6 @@ class ForgetfulNode(LocalNode):
 @pytest.mark.timeout(120)
 def test_a_node_that_forgets_the_newest_records_is_found_out() -> None:
     with ForgetfulNode(arguments=QUICK_GROUPS) as node:
-        _, anomalies = kill_rounds(node, 1)
-    kinds = {anomaly.kind for anomaly in anomalies}
+        history, once = kill_rounds(node, 1)
+    kinds = {anomaly.kind for anomaly in check(history, once=once)}
     assert {Kind.LOST, Kind.DIVERGENT} <= kinds

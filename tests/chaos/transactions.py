@@ -17,7 +17,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -80,19 +80,28 @@ class Run:
     seconds: float
 
     @property
+    def figures(self) -> dict[str, int]:
+        """How much was done."""
+        history = self.history
+        fates = Counter(one.fate for one in history.transactions)
+        return {
+            "transactions committed": fates[Fate.COMMITTED],
+            "transactions aborted": fates[Fate.NOTHING],
+            "transactions without an answer": fates[Fate.EITHER],
+            "records of transactions stored": sum(len(one) for one in history.final.values()),
+            "records of transactions read": len(history.reads),
+            "stable ends read": len(history.snapshots),
+            "positions of groups read": len(history.observed),
+            "zombies fenced": self.fenced_zombies,
+        }
+
+    @property
     def summary(self) -> str:
         """One line of figures, then the first anomalies."""
-        fates = Counter(one.fate for one in self.history.transactions)
+        done = ", ".join(f"{count} {name}" for name, count in self.figures.items())
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
-        stored = sum(len(records) for records in self.history.final.values())
-        line = (
-            f"{len(self.history.transactions)} transactions ({fates[Fate.COMMITTED]} committed, "
-            f"{fates[Fate.NOTHING]} aborted, {fates[Fate.EITHER]} unknown), {stored} records, "
-            f"{len(self.history.reads)} reads, {len(self.history.snapshots)} snapshots, "
-            f"{len(self.history.observed)} positions seen; {faults}; "
-            f"{self.fenced_zombies} zombies fenced; {self.seconds:.0f} s; "
-            f"{len(self.anomalies)} anomalies"
-        )
+        total = f"{len(self.history.transactions)} transactions: {done}"
+        line = f"{total}; {faults}; {self.seconds:.0f} s; {len(self.anomalies)} anomalies"
         return "\n".join([line, *(str(anomaly) for anomaly in self.anomalies[:20])])
 
 
@@ -107,6 +116,8 @@ class Environment:
     outages: list[tuple[float, float]] = field(default_factory=list)
     # Those who were stopped for good and come back nevertheless.
     zombies: list[Actor] = field(default_factory=list)
+    # Further faults by name, each of which ends with all nodes at work.
+    more: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     # What has to be done at a later time.
     due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
@@ -191,9 +202,15 @@ class Environment:
         """Let the next kind of fault happen."""
         kind = next(kinds)
         self.faults[kind.replace("_", " ")] += 1
-        getattr(self, kind)()
+        if kind in self.more:
+            began = time.monotonic()
+            self.more[kind]()
+            self.outages.append((began, time.monotonic()))
+        else:
+            getattr(self, kind)()
 
 
+NOTHING_MORE: Mapping[str, Callable[[], None]] = {}
 KINDS = {
     "kill_node": 1,
     "kill_in_commit": 2,
@@ -205,15 +222,25 @@ KINDS = {
 }
 
 
-def run_transactions(node: Server, wanted: int, *, seed: int = 0, pause_s: float = PAUSE_S) -> Run:
-    """Run until so many transactions have ended under faults; the history and its anomalies."""
+def run_transactions(
+    node: Server,
+    wanted: int,
+    *,
+    seed: int = 0,
+    pause_s: float = PAUSE_S,
+    more: Mapping[str, Callable[[], None]] = NOTHING_MORE,
+) -> Run:
+    """Run until so many transactions have ended under faults; the history and its anomalies.
+
+    ``more`` are faults beside those of ``KINDS``.
+    """
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="mainstem-transactions-") as folder,
         Cast(Path(folder)) as cast,
     ):
         create_topics(node.kafka, {name: {} for name in TOPICS})
-        environment = Environment(node, cast, Random(seed))
+        environment = Environment(node, cast, Random(seed), more=more)
         for part in parts(node.kafka, pause_s):
             cast.start(part)
         _play(environment, wanted)
@@ -251,9 +278,10 @@ def parts(bootstrap: str, pause_s: float) -> list[Part]:
 
 def _play(environment: Environment, wanted: int) -> None:
     """Faults of all kinds in turn, until enough transactions have ended."""
-    kinds = _rotation(environment.random)
+    shares = KINDS | dict.fromkeys(environment.more, 1)
+    kinds = _rotation(shares, environment.random)
     next_at = time.monotonic() + 2.0
-    while environment.cast.count() < wanted or len(environment.faults) < len(KINDS):
+    while environment.cast.count() < wanted or len(environment.faults) < len(shares):
         environment.tick()
         if time.monotonic() >= next_at:
             environment.next_fault(kinds)
@@ -261,10 +289,10 @@ def _play(environment: Environment, wanted: int) -> None:
         time.sleep(TICK_S)
 
 
-def _rotation(random: Random) -> Iterator[str]:
+def _rotation(shares: Mapping[str, int], random: Random) -> Iterator[str]:
     """Every kind of fault in its share, in an order that changes."""
     while True:
-        turn = [kind for kind, share in KINDS.items() for _ in range(share)]
+        turn = [kind for kind, share in shares.items() for _ in range(share)]
         random.shuffle(turn)
         yield from turn
 

@@ -1,8 +1,8 @@
 """Everything that runs against a cluster while it has faults: clients of every protocol.
 
 Kafka producers (idempotent and plain, librdkafka and Java), readers and a group, an AMQP queue,
-MQTT topics with QoS 1 and 2, and a client that creates, grows and deletes topics. Each keeps a
-history; ``judge`` says what is wrong with them.
+MQTT topics with QoS 1 and 2, and a client that changes topics, configs and users. Each keeps a
+history; ``check`` judges them.
 """
 
 import contextlib
@@ -13,20 +13,22 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.amqp_load import AmqpLoad
-from tests.chaos.catalogue_history import TopicHistory, check_topic
+from tests.chaos.catalogue_history import CatalogueHistory
 from tests.chaos.catalogue_load import CatalogueLoad
-from tests.chaos.history import Anomaly, History, Outcome, check
+from tests.chaos.checked import Checked, check_catalogue, check_log, check_messages
+from tests.chaos.history import History, Outcome
 from tests.chaos.java_load import JavaLoader
 from tests.chaos.load import EndReader, GroupReader, Loader, Reader, create_topics, read_all
 from tests.chaos.mqtt_load import MqttLoad
-from tests.chaos.queue_history import Promise, QueueHistory, check_queue
+from tests.chaos.oversize import LIMITS
+from tests.chaos.queue_history import Promise, QueueHistory
 
 from mainstem.testing.local_cluster import LocalCluster
 
 RATE_PER_S = 300
 SEGMENT_BYTES = 200_000
 # Queues and MQTT are not served unless a node is asked to.
-SERVE_ALL = ("--set", "amqp.enabled=true", "--set", "mqtt.enabled=true")
+SERVE_ALL = ("--set", "amqp.enabled=true", "--set", "mqtt.enabled=true", *LIMITS)
 
 
 @dataclass(slots=True)
@@ -35,38 +37,42 @@ class Histories:
 
     kafka: History = field(default_factory=History)
     queues: list[tuple[QueueHistory, Promise]] = field(default_factory=list)
-    topics: list[TopicHistory] = field(default_factory=list)
+    catalogue: list[CatalogueHistory] = field(default_factory=list)
     once: set[str] = field(default_factory=set)
 
-    def judge(self) -> list[Anomaly]:
-        """Every broken rule of every history."""
-        found = check(self.kafka, once=self.once)
-        for queue, promise in self.queues:
-            found += check_queue(queue, promise)
-        for topic in self.topics:
-            found += check_topic(topic)
-        return found
+    def check(self) -> list[Checked]:
+        """Judge every history."""
+        return [
+            check_log(self.kafka, self.once),
+            *(check_messages(queue, promise) for queue, promise in self.queues),
+            *check_catalogue(self.catalogue),
+        ]
 
     def figures(self) -> dict[str, int]:
         """How much was done, by kind."""
-        kafka = self.kafka
-        counts = {
-            "records sent": len(kafka.sent),
-            "records acknowledged": sum(one.outcome is Outcome.OK for one in kafka.sent),
-            "records stored": sum(len(records) for records in kafka.final.values()),
-            "records read": len(kafka.reads),
-            "end offsets read": len(kafka.ends),
-            "group resumptions": len(kafka.resumed),
-        }
+        counts = log_figures(self.kafka) | {"end offsets read": len(self.kafka.ends)}
         for queue, _ in self.queues:
             confirmed = sum(one.outcome is Outcome.OK for one in queue.published)
             counts[f"{queue.kind} messages confirmed"] = confirmed
             counts[f"{queue.kind} messages delivered"] = queue.delivered
-        commands = [command for topic in self.topics for command in topic.commands]
+            counts[f"{queue.kind} messages delivered again"] = queue.delivered_again
+            counts[f"{queue.kind} messages that their publisher sent again"] = queue.sent_again
+        commands = [command for subject in self.catalogue for command in subject.commands]
         counts["catalogue commands"] = len(commands)
         unknown = sum(command.outcome is Outcome.UNKNOWN for command in commands)
         counts["catalogue commands without an answer"] = unknown
         return counts
+
+
+def log_figures(history: History) -> dict[str, int]:
+    """How much Kafka clients did."""
+    return {
+        "records sent": len(history.sent),
+        "records acknowledged": sum(one.outcome is Outcome.OK for one in history.sent),
+        "records stored": sum(len(records) for records in history.final.values()),
+        "records read": len(history.reads),
+        "group resumptions": len(history.resumed),
+    }
 
 
 class Workload:
@@ -153,7 +159,7 @@ class Workload:
         for load in self._queues:
             load.finish()
         self._catalogue.read_final()
-        self.histories.topics = self._catalogue.histories
+        self.histories.catalogue = self._catalogue.histories
         self.histories.kafka.final = read_all(self._cluster.bootstrap, list(self._topics))
 
     def _addresses(self, protocol: str) -> Callable[[], Sequence[str]]:
