@@ -82,7 +82,7 @@ CLUSTER_TESTS := kafka client groups admin queues rest native amqp mqtt
 cluster: .venv/.ready-test  ## The client tests of a single node, on three nodes.
 	MAINSTEM_TEST_NODES=3 $(PYTEST) $(addprefix tests/integration/,$(CLUSTER_TESTS)) $(PYTEST_ARGS)
 
-chaos: .venv/.ready-test  ## Kill and power-loss rounds.
+chaos: .venv/.ready-test  ## Kills, power losses, 300 faults of a cluster, transactions, mixed versions; one report.
 	@scripts/system-packages
 	scripts/chaos $(ARGS)
 
