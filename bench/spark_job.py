@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connectors.postgres_cdc import PostgresCdcSource
 from mainstem.pipelines.spark.session import SparkSettings, open_session
 from mainstem.pipelines.transforms import compile_steps
@@ -107,8 +107,8 @@ class Job:
     def follow(self, port: int, slot: str, rows: int) -> dict[str, Any]:
         """All that a slot has to tell: at first the rows of the tables, later their changes."""
         config = PostgresCdcConfig(port=port, host="127.0.0.1", database="postgres", slot_name=slot)
-        place = Place(pipeline="bench", state_dir=self._folder / f"state-{slot}")
-        frame = PostgresCdcSource().read(self._spark, config, place)
+        context = ConnectorContext(pipeline="bench", state_dir=self._folder / f"state-{slot}")
+        frame = PostgresCdcSource().read(self._spark, config, context)
         query = (
             frame.writeStream.format("noop")
             .option("checkpointLocation", str(self._folder / f"checkpoint-{slot}"))

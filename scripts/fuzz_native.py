@@ -1,8 +1,8 @@
 """Feeds random and mutated bytes to the native protocol: frames, compressed bodies, words.
 
 Cases are named and repeated as those of ``fuzz_codec``. Clean means: what is read survives another
-round trip, everything else raises ``Malformed`` or ``NotAWord``, no case takes long, memory stays
-bounded.
+round trip, everything else raises ``MalformedFrame`` or ``NotAWord``, no case takes long, memory
+stays bounded.
 """
 
 import random
@@ -16,7 +16,7 @@ from mainstem.wire.native.answers import Answer, read_answer
 from mainstem.wire.native.frames import (
     HEAD,
     HEAD_BYTES,
-    Malformed,
+    MalformedFrame,
     check_length,
     frame,
     plain_body,
@@ -51,7 +51,7 @@ class NativeFuzzer:
             data = mutate(data, chance)
         try:
             word = read(self._plain(data, compression))
-        except (Malformed, NotAWord):
+        except (MalformedFrame, NotAWord):
             self.outcomes["refused"] += 1
             return
         self.outcomes["accepted"] += 1
@@ -62,7 +62,7 @@ class NativeFuzzer:
     @staticmethod
     def _plain(data: bytes, compression: int) -> Any:
         if len(data) < HEAD_BYTES:
-            raise Malformed("no head")
+            raise MalformedFrame("no head")
         length, flags, _ = HEAD.unpack_from(data)
         check_length(length, LIMIT_BYTES)
         plain = plain_body(flags, memoryview(data)[HEAD_BYTES:], compression, LIMIT_BYTES)

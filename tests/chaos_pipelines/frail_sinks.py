@@ -32,7 +32,7 @@ def install() -> None:
     _around(ledger, "decide", before="staged", after="decided")
     _around(ledger, "tidy", before="moved")
     _around(bucket.Bucket, "move", after="moving")
-    _around(stores.Folder, "move", after="moving")
+    _around(stores.FolderStore, "move", after="moving")
     _around(_table_sink, "_note", before="applied", after="noted")
     _around(rows, "arrow_reader", after="reading")
     _around(iceberg, "last_batch", after="looked")
@@ -58,7 +58,7 @@ def _frail_batches() -> None:
 
 def _frail_requests() -> None:
     """When some requests of a batch have arrived."""
-    plain = sender._Lane._deliver
+    plain = sender._SequentialSender._deliver
 
     async def deliver(self: Any, record: sender.Outgoing) -> str | None:
         refused = await plain(self, record)
@@ -66,7 +66,7 @@ def _frail_requests() -> None:
             _here("sending")
         return refused
 
-    sender._Lane._deliver = deliver  # type: ignore[method-assign]
+    sender._SequentialSender._deliver = deliver  # type: ignore[method-assign]
 
 
 def _around(owner: Any, name: str, *, before: str = "", after: str = "") -> None:

@@ -81,12 +81,12 @@ class QueueNode(StreamNode):
             memory_bytes_max=self._memory_bytes_max,
         )
         self.queues = self.rooms.service
-        self.rooms.runtime.start()
+        self.rooms.driver.start()
         await self.queues.ready()
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        await self.rooms.runtime.stop()
+        await self.rooms.driver.stop()
         await super().__aexit__(*args)
 
     async def declare(self, name: str, **settings: object) -> None:

@@ -54,8 +54,8 @@ class TransactionNode:
             self._internal(TRANSACTION_STATE_TOPIC, self.state),
             SimClock(),
             new_producer_id=self._new_producer_id,
-            markers=Markers(self._open, self.groups.positions),
-            positions=self.groups.positions,
+            markers=Markers(self._open, self.groups.transactional_offsets),
+            group_offsets=self.groups.transactional_offsets,
         )
         self.groups.start()
         self.transactions.start()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mainstem.queues.engine.effects import DeadLetter, Deliver
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import RemovalReason
 from mainstem.queues.settings import QueueSettings
 
 
@@ -22,7 +22,7 @@ class Held:
     holder: str | None = None
     number: int = -1
     until_ms: int | None = None
-    dying: Reason | None = None
+    dying: RemovalReason | None = None
 
 
 @dataclass
@@ -127,9 +127,9 @@ class Reference:
         attempts, acquired = settings.max_attempts, settings.max_acquired
         is_worn = is_failure and attempts is not None and message.failures + 1 >= attempts
         if is_worn or (acquired is not None and message.acquired >= acquired):
-            self.kill(message, Reason.ATTEMPTS)
+            self.kill(message, RemovalReason.ATTEMPTS)
         elif 0 < message.expires_ms <= now_ms:
-            self.kill(message, Reason.EXPIRED)
+            self.kill(message, RemovalReason.EXPIRED)
         else:
             message.failures += is_failure
             if delay_ms < 0:
@@ -143,7 +143,7 @@ class Reference:
             delay_ms = min(delay_ms * self.settings.retry_factor, self.settings.retry_max_ms)
         return int(min(delay_ms, self.settings.retry_max_ms))
 
-    def kill(self, message: Held, reason: Reason) -> None:
+    def kill(self, message: Held, reason: RemovalReason) -> None:
         if self.settings.dead_letter_exchange is None:
             self.messages.remove(message)
         else:
@@ -161,13 +161,13 @@ class Reference:
         """What follows once all deliveries of a step are out."""
         for message in self.waiting():
             if 0 < message.expires_ms <= now_ms:
-                self.kill(message, Reason.EXPIRED)
+                self.kill(message, RemovalReason.EXPIRED)
         while self._is_over():
             ready = [each for each in self.waiting() if each.visible_ms <= now_ms]
             late = [each for each in self.waiting() if each.visible_ms > now_ms]
             ready.sort(key=lambda each: (self.level(each), each.sequence))
             late.sort(key=lambda each: (each.visible_ms, each.sequence))
-            self.kill((ready or late)[0], Reason.OVERFLOW)
+            self.kill((ready or late)[0], RemovalReason.OVERFLOW)
 
     def _is_over(self) -> bool:
         settings = self.settings
@@ -179,7 +179,7 @@ class Reference:
         size_bytes = sum(each.size_bytes for each in waiting)
         return settings.max_length_bytes is not None and size_bytes > settings.max_length_bytes
 
-    def dying(self) -> dict[int, Reason]:
+    def dying(self) -> dict[int, RemovalReason]:
         return {each.offset: each.dying for each in self.messages if each.dying is not None}
 
     def crash(self) -> None:
@@ -190,5 +190,5 @@ class Reference:
             message.holder = None
 
     @staticmethod
-    def named(letters: list[DeadLetter]) -> dict[int, Reason]:
+    def named(letters: list[DeadLetter]) -> dict[int, RemovalReason]:
         return {letter.pointer.offset: letter.reason for letter in letters}

@@ -14,7 +14,7 @@ from mainstem.wire.native.frames import (
     HEAD,
     HEAD_BYTES,
     NONE,
-    Malformed,
+    MalformedFrame,
     check_length,
     frame,
     plain_body,
@@ -72,7 +72,7 @@ def test_damaged_frames_are_refused_or_read_never_worse(
         check_length(length, len(sent))
         body = plain_body(flags, bytes(sent[HEAD_BYTES:]), compression, 1 << 20)
         read_request(body)
-    except (Malformed, NotAWord):
+    except (MalformedFrame, NotAWord):
         pass
 
 

@@ -9,7 +9,7 @@ from mainstem.model.errors import Corrupt
 from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.admission.credit import Credit, CreditBalance
 from mainstem.queues.engine.queue_machine import Queue
-from mainstem.queues.facts import Pointer, PointersAdded, QueueDeclared, Reason, Settled
+from mainstem.queues.facts import Pointer, PointersAdded, QueueDeclared, RemovalReason, Settled
 from mainstem.queues.settings import Overflow, QueueName, QueueSettings
 from mainstem.queues.storage.fact_codec import QUEUE_CODEC, ROUTER_CODEC, TOPOLOGY_CODEC
 
@@ -59,7 +59,7 @@ def test_publishing_with_credit_never_overfills_a_queue_that_refuses(
 SAMPLES = [
     QUEUE_CODEC.encode(QueueDeclared(1, QueueName("/", "q"), QueueSettings())),
     QUEUE_CODEC.encode(PointersAdded(1, 2, STREAM, (Pointer(3, 4),))),
-    QUEUE_CODEC.encode(Settled(1, 0, ((1, 2),), Reason.EXPIRED)),
+    QUEUE_CODEC.encode(Settled(1, 0, ((1, 2),), RemovalReason.EXPIRED)),
 ]
 
 

@@ -19,7 +19,7 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.admission.watermarks import Watermarks
 from mainstem.queues.engine.consumer_window import ConsumerWindow
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import ACKNOWLEDGE, REJECT, RETURN, Settlement
 from mainstem.queues.engine.shard import QueueShard
@@ -131,12 +131,12 @@ class FanoutMachine(RuleBasedStateMachine):
             assert again is not None
             self.shadow.replay(again)
 
-    def play(self, act: Callable[[Queue], Effects]) -> None:
+    def play(self, act: Callable[[Queue], QueueEffects]) -> None:
         effects = self.shard.after(self.number, act(self.queue), self.now_ms)
         self.keep(effects.facts)
         self.compare(effects)
 
-    def compare(self, effects: Effects) -> None:
+    def compare(self, effects: QueueEffects) -> None:
         self.close_absent()
         for delivery in effects.deliveries:
             line = self.lines[delivery.consumer]

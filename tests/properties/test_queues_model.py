@@ -23,7 +23,7 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.admission.watermarks import Watermarks
 from mainstem.queues.engine.consumer_window import ConsumerWindow
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import (
     ACKNOWLEDGE,
@@ -34,7 +34,14 @@ from mainstem.queues.engine.settling import (
     SettlementOutcome,
 )
 from mainstem.queues.engine.shard import QueueShard
-from mainstem.queues.facts import ONLY_LANE, Pointer, PointersAdded, QueueFact, Reason, Settled
+from mainstem.queues.facts import (
+    ONLY_LANE,
+    Pointer,
+    PointersAdded,
+    QueueFact,
+    RemovalReason,
+    Settled,
+)
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueName, QueueSettings
 from mainstem.queues.storage.fact_codec import QUEUE_CODEC
 from mainstem.queues.storage.queue_state import QueueStateTable
@@ -93,7 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.shadow = QueueStateTable()
         self.next_offset = self.known = 0
         self.reference = Reference(settings)
-        self.letters: dict[int, Reason] = {}
+        self.letters: dict[int, RemovalReason] = {}
         self.shard = QueueShard(QueueStateTable(), Watermarks(10**9), self.now_ms)
         declared, effects = self.shard.on_declare(NAME, settings, self.now_ms)
         self.number = declared.queue
@@ -116,14 +123,14 @@ class QueueMachine(RuleBasedStateMachine):
             assert again is not None
             self.shadow.replay(again)
 
-    def play(self, act: Callable[[Queue], Effects]) -> Effects:
+    def play(self, act: Callable[[Queue], QueueEffects]) -> QueueEffects:
         """One verb: store, then compare what is sent with what should be."""
         effects = self.shard.after(self.number, act(self.queue), self.now_ms)
         self.keep(effects.facts)
         self.compare(effects)
         return effects
 
-    def compare(self, effects: Effects) -> None:
+    def compare(self, effects: QueueEffects) -> None:
         for delivery in effects.deliveries:
             self.reference.delivered(delivery, self.now_ms)
         stalled = self.reference.ready(self.now_ms) and self.reference.eligible()
@@ -131,7 +138,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.reference.finish(self.now_ms)
         self.check_letters(effects)
 
-    def check_letters(self, effects: Effects) -> None:
+    def check_letters(self, effects: QueueEffects) -> None:
         fresh = Reference.named(effects.dead_letters)
         assert not fresh.keys() & self.letters.keys(), "one dead letter was sent twice"
         self.letters |= fresh
@@ -240,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
             if how == ACKNOWLEDGE:
                 self.reference.messages.remove(message)
             elif how == REJECT:
-                self.reference.kill(message, Reason.REJECTED)
+                self.reference.kill(message, RemovalReason.REJECTED)
             else:
                 self.reference.give_back(
                     message, self.now_ms, is_failure=how.is_failure, delay_ms=how.delay_ms
@@ -349,7 +356,7 @@ class QueueMachine(RuleBasedStateMachine):
         items = self.queue.body.ledger.lanes[ONLY_LANE].items
         assert all(items[each].stream == ELSEWHERE for each in moved if each in items)
 
-    def torn_step(self, act: str) -> Effects:
+    def torn_step(self, act: str) -> QueueEffects:
         if act == "publish":
             self.next_offset += 2
             pointers = (Pointer(self.next_offset - 1, 5), Pointer(self.next_offset, 5))

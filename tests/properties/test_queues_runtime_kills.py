@@ -75,7 +75,7 @@ class Play:
 
     async def write_and_die(self, count: int) -> None:
         """Records are committed, and no queue hears of them before the node dies."""
-        await self.node.rooms.runtime.stop()
+        await self.node.rooms.driver.stop()
         await self.write_as_kafka(count)
         await self.kill()
 
@@ -94,7 +94,7 @@ class Play:
         self._is_bound = False
 
     async def shorten(self) -> None:
-        for shard in self.node.rooms.runtime.shards:
+        for shard in self.node.rooms.driver.shards:
             await self.node.rooms.upkeep.shorten(shard)
 
     async def keep_cursors(self) -> None:
@@ -115,7 +115,7 @@ class Play:
         del self.inbox.deliveries[:count]
         numbers = [each.number for each in chosen]
         self.inbox.subscription.settle(numbers, ACKNOWLEDGE if is_done else RETURN)
-        for shard in self.node.rooms.runtime.shards:
+        for shard in self.node.rooms.driver.shards:
             await shard.safe()
         if is_done:
             for each in chosen:

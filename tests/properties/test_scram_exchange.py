@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mainstem.model import scram as arithmetic
 from mainstem.model.scram import ScramCredential
-from mainstem.security.authentication.sasl import Challenge, LoginProven, LoginRefused
+from mainstem.security.authentication.sasl import LoginProven, LoginRefused, SendChallenge
 from mainstem.security.authentication.scram import CredentialLookup, ScramServer
 from mainstem.security.authentication.scram_decoys import ScramDecoys
 
@@ -61,7 +61,7 @@ class Client:
 
 def challenge_of(made: ScramServer, message: bytes) -> bytes:
     step = made.step(message)
-    assert isinstance(step, Challenge)
+    assert isinstance(step, SendChallenge)
     return step.data
 
 

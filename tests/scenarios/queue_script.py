@@ -24,7 +24,7 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.arguments import settings_of
 from mainstem.queues.engine.consumer_window import ConsumerWindow
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import ActiveChanged, Deliver, Effects, LeaseLost, Notice
+from mainstem.queues.engine.effects import ActiveChanged, Deliver, LeaseLost, Notice, QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import ACKNOWLEDGE, REJECT, RELEASE, RETURN, Settlement
 from mainstem.queues.facts import ONLY_LANE, Pointer, QueueFact
@@ -141,7 +141,7 @@ class QueueScript:
         self._out.append(f"{body.ready_count} ready, {len(body.leases)} unacknowledged")
         self._out += [f"{holder} holds {' '.join(bodies)}" for holder, bodies in held.items()]
 
-    def _done(self, effects: Effects) -> None:
+    def _done(self, effects: QueueEffects) -> None:
         """Carry out what the queue decided, as its driver does."""
         self._facts += effects.facts
         for notice in effects.notices:

@@ -6,7 +6,7 @@ from mainstem.model.ids import NodeId
 from mainstem.model.metadata import Range
 from mainstem.streams.failover.sealing import SealRequest
 from mainstem.streams.failover.state_machine import ReplicaCopy
-from mainstem.streams.replica.state_machine import Ack, FenceAnswer, Refusal
+from mainstem.streams.replica.state_machine import FenceAnswer, Refusal, ReplicaAck
 
 
 def span(start: int, until: int) -> str:
@@ -31,7 +31,7 @@ def message_text(message: RangeSimMessage) -> str:
         case Append() as append:
             records = span(append.start, append.start + len(append.values))
             text = f"{records}, epoch {append.epoch}, committed until {append.committed}"
-        case Ack() as ack:
+        case ReplicaAck() as ack:
             text = f"until {ack.end}, on disk until {ack.synced}"
         case Refusal() as refusal:
             text = _refusal_text(refusal)

@@ -15,29 +15,29 @@ GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
 # Nouns and adjectives of programming, of networks and of the algorithms' papers; singular.
 _PLAIN = """
-abort acceptor ack acl add address admin admission admit allocator app append arrival assembly
-assignment attempt audit backlog backpressure balance bar begin blob block body book bound
+abort acceptor ack acl add address admin admission admit allocator app append assembly assignment
+attempt audit authenticator backlog backpressure balance bar begin blob block body book bound
 boundary bucket budget byte cache call case cast category challenge channel checksum chunk claim
 client clock closable code codec column comparison component computation config connection content
 context copy corrupt count coverage create credential daemon damage deadline death decision decoy
 default delete deletion description descriptor destination difference digest dir directory disk
-document done effect election end entity entry environment error event expiry export failure fault
-fetch field file flatten flight frame freshness get gone grant gtid handle handshake health heap
-heartbeat hello histogram hook hub identity ids image index info instance instant item job journal
-kind large layout left lifecycle limit line link list literal load location lockout login lookup
-loop lost maintenance manifest map mark match mechanism membership memory meta metadata method
-metric mismatch mode model monitor move network not null observation operation option origin
-outbox outcome output overflow oversize overview pace packet pair part password path pattern pause
-permission phase piece place plain plan point position pressure probe problem process produce
-progress promise proof property proposal protection proven publish push query quorum raft rate
-read ready reason refusal refuse registry rejection relation relay release relocator renewal
-replay replication reply request requirement resource result right rotate round route row run
+document done effect election end endpoint entity entry environment error event expiry export
+failure fault fetch field file flatten flight frame freshness get gone grant gtid guarantee handle
+handshake health heap heartbeat hello histogram hook hub identity ids image index info instance
+instant item job journal kind large layout left lifecycle limit line link list literal load location
+lockout login lookup loop lost maintenance manifest map mark match mechanism membership memory meta
+metadata method metric mismatch mode model monitor move network not null observation operation
+option origin outbox outcome output overflow oversize overview pace packet pair part password path
+pattern pause permission phase piece plain plan point position pressure probe problem process
+produce progress promise proof property proposal protection proven publish push query quorum raft
+rate read ready reason refusal refuse registry rejection relation relay release relocator renewal
+replay replication reply request requirement reset resource result right rotate round route row run
 sample scan schedule schema scram secret section security service set setting settlement severity
 shape signal simulator slice slot socket space span spec spool sql stamp state status step storage
 store suite summary suspicion swim synonym table tag tail taken target task telemetry text thread
-time timeout tls topology trace traffic transport tree trie truncate trust type unavailable
-unbound unknown unreachable unwrap update upkeep value verification version view violation
-visibility wait wildcard window wire write
+time timeout tls topology trace traffic transport tree trie truncate trust type unavailable unbound
+unknown unreachable unwrap update upkeep value verification version view violation visibility wait
+wildcard window wire
 """
 PLAIN = frozenset(_PLAIN.split())
 # What carries out a verb (Reader), what happened (TopicDeleted), what goes on (Publishing).

@@ -36,6 +36,8 @@ IO_PLACES = (
     "log/", "node/", "cli/", "client/", "pipelines/", "testing/", "protocols/rest/",
     # The broker API has async methods, and so do the handlers that call it.
     "broker/api/", "broker/services/node_broker.py", "protocols/kafka/handlers/",
+    # The sockets of all TCP protocols.
+    "protocols/connection.py",
 )  # fmt: skip
 IO_WORDS = {"driver", "service", "transport", "listener", "storage", "client"}
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "os", "ssl", "select", "mmap"}

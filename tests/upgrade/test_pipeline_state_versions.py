@@ -15,9 +15,9 @@ from mainstem.pipelines.cdc.mysql.offset import BinlogPosition
 from mainstem.pipelines.cdc.postgres import snapshot as postgres_snapshot
 from mainstem.pipelines.cdc.spool import save_state
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.progress import Progress, read_progress, write_progress
+from mainstem.pipelines.connector.progress import SourceProgress, read_progress, write_progress
 from mainstem.pipelines.object_store.sink import Manifest, Manifests
-from mainstem.pipelines.object_store.stores import Folder
+from mainstem.pipelines.object_store.stores import FolderStore
 from mainstem.pipelines.running.dead_letter_topic import (
     RefusedDigests,
     read_refused_digests,
@@ -46,7 +46,7 @@ def queue(folder: Path) -> None:
 
 
 def decide(folder: Path) -> None:
-    Manifests(Folder(folder), BatchIdentity("q", 3)).decide(Manifest([("a", "b")], 1))
+    Manifests(FolderStore(folder), BatchIdentity("q", 3)).decide(Manifest([("a", "b")], 1))
 
 
 def record(folder: Path) -> None:
@@ -57,9 +57,9 @@ def status() -> Status:
     return Status(pid=1, file="f", started_at=0, updated_at=0, pipelines=())
 
 
-MYSQL = mysql_snapshot.SnapshotState(tables=["t"], spot=BinlogPosition(), server="s", gtid="")
-POSTGRES = postgres_snapshot.SnapshotState(tables=["t"], slot_lsn=1)
-PROGRESS = Progress(what="snapshot", done=1)
+MYSQL = mysql_snapshot.MysqlSnapshotState(tables=["t"], spot=BinlogPosition(), server="s", gtid="")
+POSTGRES = postgres_snapshot.PostgresSnapshotState(tables=["t"], slot_lsn=1)
+PROGRESS = SourceProgress(what="snapshot", done=1)
 KINDS = {
     "folder": Kept("version.json", enter, enter),
     "status": Kept("status.json", lambda to: write_status(to, status()), read_status),
@@ -81,7 +81,7 @@ KINDS = {
     "manifest": Kept(
         "_mainstem/batches/q/3.json",
         decide,
-        lambda at: Manifests(Folder(at), BatchIdentity("q", 3)).read(),
+        lambda at: Manifests(FolderStore(at), BatchIdentity("q", 3)).read(),
     ),
     "ledger": Kept("ledger", record, lambda at: entry_of((at / "ledger").read_bytes())),
 }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
     """Run until asked to stop; returns the exit code."""
     from mainstem.cli.output.pipeline_progress import PipelineProgressBars
-    from mainstem.pipelines.running.runner import Runner
+    from mainstem.pipelines.running.runner import PipelineRunner
     from mainstem.pipelines.running.spark_session import engine
     from mainstem.pipelines.running.state_folder import StateFolder
     from mainstem.telemetry.logs import logger
@@ -36,7 +36,7 @@ def run_file(file: "PipelineFile", *, once: bool, quiet: bool) -> int:
         _stopped_by_signals(stop),
         engine(settings) as spark,
     ):
-        runner = Runner(file, spark, folder.path, once=once)
+        runner = PipelineRunner(file, spark, folder.path, once=once)
         with _probes(file, lambda: runner.status), PipelineProgressBars(quiet=quiet) as bars:
             summary = runner.run(stop, bars.show)
     logger("pipelines").info(

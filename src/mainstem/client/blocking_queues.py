@@ -19,7 +19,7 @@ from typing import Literal, Self, Unpack
 from mainstem.client.concurrency.loop_thread import LoopThread
 from mainstem.client.concurrency.sync_wrapper import SyncWrapper, waits
 from mainstem.client.native.connection import NativeSettings
-from mainstem.client.native.message import Properties, QueueMessage, RejectReason
+from mainstem.client.native.message import MessageProperties, QueueMessage, RejectReason
 from mainstem.client.native.queue import WINDOW, Exchange, PublishResult, Queue
 from mainstem.client.queues import Queues, QueueSettings
 from mainstem.wire.native.answers import QueueInfo
@@ -79,7 +79,7 @@ class BlockingQueue:
         self._queue = queue
         self.name = queue.name
 
-    def publish(self, value: bytes | str | None, **properties: Unpack[Properties]) -> None:
+    def publish(self, value: bytes | str | None, **properties: Unpack[MessageProperties]) -> None:
         """Publishes a message to this queue and waits until it is stored."""
         self._thread.call(self._queue.publish(value, **properties))
 
@@ -134,7 +134,7 @@ class BlockingExchange:
         self.name = exchange.name
 
     def publish(
-        self, value: bytes | str | None, *, key: str = "", **properties: Unpack[Properties]
+        self, value: bytes | str | None, *, key: str = "", **properties: Unpack[MessageProperties]
     ) -> bool:
         """Publishes a message and waits until it is stored; returns whether a queue received it."""
         return self._thread.call(self._exchange.publish(value, key=key, **properties))

@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._login = _Latch()  # shut while a login is repeated
         self._renewal: asyncio.Task[None] | None = None
         self._ended: MainstemError | None = None
-        self._frames = FrameReader()
+        self._frames = LengthPrefixedFrameReader()
 
     @classmethod
     async def open(cls, host: str, port: int, settings: ConnectionSettings) -> Self:
@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.open()
 
 
-class FrameReader:
+class LengthPrefixedFrameReader:
     """Splits received bytes into frames; a large one is received into its own buffer."""
 
     __slots__ = ("_buffer", "_filled", "_large", "_large_filled", "_view")

@@ -19,7 +19,7 @@ from mainstem.client.producing.outbox import ProducerBatch, record_size_bytes
 from mainstem.client.producing.partitioner import Partitioner
 from mainstem.client.producing.produce_call import ProduceOptions
 from mainstem.client.producing.producer_ids import ProducerIdAllocator
-from mainstem.client.producing.sender import Sender, until_done
+from mainstem.client.producing.sender import BatchSender, until_done
 from mainstem.client.settings import ProducerSettings
 from mainstem.client.values import RecordMetadata, TopicPartition
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
@@ -74,7 +74,7 @@ class Producer:
         codec = compression.codec_of(self.settings.compression)
         # The sticky partition needs no secure randomness.
         self._partitioner = Partitioner(random.Random().randrange)  # noqa: S311
-        self._sender = Sender(
+        self._sender = BatchSender(
             self._cluster,
             ProduceOptions(acks, codec, self.settings),
             identities=ProducerIdAllocator(self._cluster) if is_idempotent else None,

@@ -30,6 +30,7 @@ from mainstem.wire.native import requests
 from mainstem.wire.native.answers import (
     BindingInfo,
     BindingList,
+    DeclaredQueue,
     Deliver,
     Ended,
     ExchangeInfo,
@@ -39,8 +40,7 @@ from mainstem.wire.native.answers import (
     Published,
     QueueInfo,
     QueueList,
-    QueueStatus,
-    Refused,
+    RefusedMessage,
 )
 from mainstem.wire.native.words import WireMessage, WireQueueSettings, Word
 
@@ -134,7 +134,7 @@ class Queues:
         """
         wanted = settings or QueueSettings()
         word = requests.DeclareQueue(name=name, settings=wanted, preset=preset, policy=policy)
-        answer: QueueStatus = await self.ask(word)
+        answer: DeclaredQueue = await self.ask(word)
         is_fleeting = wanted.exclusive or wanted.auto_delete or wanted.durable is False
         if is_fleeting and len(self._fleeting) < REMEMBERED_MAX:
             again = requests.DeclareQueue(
@@ -217,7 +217,9 @@ class Queues:
             answer: Published = await self.ask(word)
             whole.stored += answer.stored
             whole.unrouted += [start + at for at in answer.unrouted]
-            whole.refused += [Refused(start + each.place, each.error) for each in answer.refused]
+            whole.refused += [
+                RefusedMessage(start + each.place, each.error) for each in answer.refused
+            ]
             if answer.refused:
                 break
         return whole

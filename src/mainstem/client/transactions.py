@@ -24,7 +24,7 @@ from mainstem.client.consuming.committed_offsets import OUTSIDER, CommittingMemb
 from mainstem.client.producer import Delivery, Producer, check_settings
 from mainstem.client.producing.outbox import ProducerIdState
 from mainstem.client.producing.produce_call import ProduceOptions
-from mainstem.client.producing.sender import Sender
+from mainstem.client.producing.sender import BatchSender
 from mainstem.client.producing.transaction_calls import (
     NOBODY,
     InitializedProducer,
@@ -200,7 +200,7 @@ class TransactionalProducer(Producer):
         self._session = TransactionSession(self._calls, transactional_id)
         codec = compression.codec_of(wanted.compression)
         options = ProduceOptions(acks, codec, wanted, self._session)
-        self._sender = Sender(self._cluster, options, identities=self._session)
+        self._sender = BatchSender(self._cluster, options, identities=self._session)
         self._phases = _PhaseGuard()
         self.prepared: str | None = None
 

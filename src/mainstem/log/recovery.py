@@ -279,7 +279,7 @@ def scan_segment(
         SegmentSummary(segment.base_offset, segment.base_offset, 0),
         SegmentIndex(segment.base_offset),
     )
-    notes = _Notes(index, segment.index_interval_bytes, summary)
+    builder = _IndexBuilder(index, segment.index_interval_bytes, summary)
     holes: list[Damage] = []
     fd = segment.file.fd
     rules = scan.Rules(segment.epoch)
@@ -287,29 +287,29 @@ def scan_segment(
     while True:
         try:
             for header, place in scan.check_file(fd, position, size, expected, rules):
-                notes.take(header, place)
+                builder.take(header, place)
                 position, expected = place + header.size, header.until_offset
             if size < durable.position:
                 cause = f"{size} bytes where {durable.position} were durable"
                 holes.append(Damage(segment.path, size, cause, expected))
                 expected = max(expected, durable.offset)
-            return _Scanned(notes.summary(expected, size), index, holes, None, followed=False)
+            return _Scanned(builder.summary(expected, size), index, holes, None, followed=False)
         except scan.BadBatch as bad:
             sound = scan.find_batch(fd, bad.position + 1, size, bad.offset, rules)
             was_durable = bad.position < durable.position
             if not was_durable and (sound is None or trust is FileTrust.OTHER_BOOT):
-                summary = notes.summary(bad.offset, bad.position)
+                summary = builder.summary(bad.offset, bad.position)
                 return _Scanned(summary, index, holes, bad.position, followed=sound is not None)
             holes.append(Damage(segment.path, bad.position, bad.cause, bad.offset))
             if sound is None:
                 until = max(bad.offset, durable.offset)
-                return _Scanned(notes.summary(until, size), index, holes, None, followed=False)
+                return _Scanned(builder.summary(until, size), index, holes, None, followed=False)
             position = sound
             expected = int.from_bytes(read_fully(fd, 8, sound), "big")
-            notes.index_next()
+            builder.index_next()
 
 
-class _Notes:
+class _IndexBuilder:
     """Index and largest timestamp of the batches seen so far."""
 
     def __init__(self, index: SegmentIndex, interval_bytes: int, known: SegmentSummary) -> None:

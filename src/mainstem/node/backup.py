@@ -161,9 +161,9 @@ def _ranges(catalogue: Catalogue) -> Iterator[_Wanted]:
     """The ranges that a catalogue names, as paths inside the data folder."""
     for topic in catalogue.topics():
         for stream in topic.streams:
-            for facts in stream.ranges:
-                name = RangeName(stream.id, topic.name, facts.index, facts.generation)
-                empty = facts.end is None or facts.end == facts.start
+            for range_info in stream.ranges:
+                name = RangeName(stream.id, topic.name, range_info.index, range_info.generation)
+                empty = range_info.end is None or range_info.end == range_info.start
                 yield _Wanted(range_directory(Path(), name), empty)
 
 

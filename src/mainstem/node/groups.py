@@ -51,7 +51,7 @@ def all_groups(
     cluster: ClusterNode | None, groups: GroupCoordinator, shares: ShareService
 ) -> AllGroups:
     """The groups of all nodes, for administrators at any node."""
-    here = LocalGroups(groups, shares, groups.sharers.configs.session_timeout_ms)
+    here = LocalGroups(groups, shares, groups.share_groups.configs.session_timeout_ms)
     if cluster is None:
         return here
     made = ForwardingGroups(here, cluster.node, cluster.peers, _Coordinators(cluster, groups))

@@ -17,7 +17,7 @@ from mainstem.streams.writer.stream_driver import StreamWriter
 
 
 class QueueServices:
-    """The runtime of queues, its upkeep, and the broker API for it."""
+    """The driver of queues, its upkeep, and the broker API for it."""
 
     def __init__(
         self,
@@ -39,15 +39,15 @@ class QueueServices:
             trim=streams.delete_records,
             flush=streams.flush,
         )
-        self.runtime = QueuesDriver(topic_access, streams, clock, memory_bytes_max=memory_bytes_max)
-        self.upkeep = QueueUpkeep(self.runtime)
-        self.service = QueueService(self.runtime)
-        streams.table.watch(self.runtime.stream_opened, self.runtime.stream_lost)
+        self.driver = QueuesDriver(topic_access, streams, clock, memory_bytes_max=memory_bytes_max)
+        self.upkeep = QueueUpkeep(self.driver)
+        self.service = QueueService(self.driver)
+        streams.table.watch(self.driver.stream_opened, self.driver.stream_lost)
 
     @property
     def is_served(self) -> bool:
         """Whether this node serves queues now."""
-        return self.runtime.hosts.refusal is None and bool(self.runtime.shards)
+        return self.driver.hosts.refusal is None and bool(self.driver.shards)
 
     async def _ensure(self, requirement: TopicRequirement) -> None:
         if self._topics.by_name(requirement.name) is not None:

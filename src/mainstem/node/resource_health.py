@@ -1,7 +1,7 @@
 """Health checks of the resources that clients use."""
 
 from mainstem.protocols.shared_resources import Resources
-from mainstem.telemetry.health import Component, State
+from mainstem.telemetry.health import Component, HealthState
 
 
 def resources_health(resources: Resources) -> tuple[Component, ...]:
@@ -12,14 +12,16 @@ def resources_health(resources: Resources) -> tuple[Component, ...]:
 def _connections(resources: Resources) -> Component:
     admission = resources.admission
     if not admission.is_near_limit:
-        return Component("connections", State.OK)
+        return Component("connections", HealthState.OK)
     used = f"{admission.held} of {admission.descriptors} descriptors for clients are in use"
-    return Component("connections", State.DEGRADED, f"{used}: raise ulimit -n")
+    return Component("connections", HealthState.DEGRADED, f"{used}: raise ulimit -n")
 
 
 def _frames(resources: Resources) -> Component:
     memory = resources.memory
     if not memory.is_near_limit:
-        return Component("frame memory", State.OK)
+        return Component("frame memory", HealthState.OK)
     used = f"{memory.used_bytes} of {memory.limit_bytes} bytes for received frames are in use"
-    return Component("frame memory", State.DEGRADED, f"{used}: see memory.large_frames_bytes_max")
+    return Component(
+        "frame memory", HealthState.DEGRADED, f"{used}: see memory.large_frames_bytes_max"
+    )

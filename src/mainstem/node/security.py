@@ -2,19 +2,16 @@
 
 from pathlib import Path
 
-from mainstem.broker.api.security import Caller, Security
+from mainstem.broker.api.security import Caller
 from mainstem.broker.services.security.security_service import SecurityService
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.node.config.amqp import is_amqp_authentication_required
-from mainstem.node.config.listener_spec import ListenerSpec, is_loopback, kafka_listeners
+from mainstem.node.config.listener_spec import ListenerSpec, kafka_listeners
 from mainstem.node.config.settings import Config
 from mainstem.placement.service import PlacementService
-from mainstem.protocols.kafka.listener_policy import KafkaListenerPolicy
-from mainstem.protocols.rest.access import Access
 from mainstem.security.audit import Audit
 from mainstem.security.audit_storage import AuditFile
-from mainstem.security.authentication.certificate_names import NameRules
 from mainstem.security.authentication.lockout import Lockout, LockoutSettings
 from mainstem.security.authentication.login_service import (
     BearerVerifier,
@@ -29,9 +26,6 @@ from mainstem.security.principals import USER, Identity, Principal
 AUDIT_FILE = "audit.jsonl"
 ADMIN = "admin"
 NODE_CALLER = Caller(Identity(Principal(USER, "node"), method="configuration"), "", AllRights())
-
-# These send secrets in clear text: a listener that other machines reach needs TLS for them.
-_IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 def is_authentication_required(config: Config, spec: ListenerSpec) -> bool:
@@ -116,48 +110,6 @@ async def _ensure_admin(config: Config, security: SecurityService) -> None:
         await security.users.set_password(NODE_CALLER, ADMIN, password)
     if ADMIN not in security.roles.bindings().get(f"{USER}:{ADMIN}", ()):
         await security.roles.bind(NODE_CALLER, f"{USER}:{ADMIN}", ADMIN, bound=True)
-
-
-def entrance(
-    config: Config, spec: ListenerSpec, security: SecurityService, clock: Clock
-) -> KafkaListenerPolicy:
-    """How one Kafka listener authenticates its clients."""
-    mechanisms: tuple[str, ...] = ()
-    if spec.sasl:
-        safe = spec.tls or spec.is_loopback or config.node.insecure
-        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
-    certificates = config.tls.client_certificates if spec.tls else "none"
-    per_minute = config.security.connections_per_minute_max
-    return KafkaListenerPolicy(
-        security=security,
-        clock=clock,
-        mechanisms=mechanisms,
-        names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        needs_certificate=certificates == "required",
-        trusted=spec.is_loopback
-        and config.security.trust_loopback
-        and not is_authentication_required(config, spec),
-        reauthenticate_ms=config.security.reauthenticate_ms,
-        login_timeout_ms=config.security.login_timeout_ms,
-        advertised=spec.advertised,
-        kind=spec.kind,
-        connections_per_minute=None if spec.is_loopback or not per_minute else per_minute,
-    )
-
-
-def access(config: Config, security: Security) -> Access:
-    """How the HTTP listener authenticates requests."""
-    known = is_http_authentication_required(config)
-    own = is_loopback(config.http.host)
-    certificates = config.tls.client_certificates if config.http.tls else "none"
-    per_minute = config.security.connections_per_minute_max
-    return Access(
-        security=security,
-        login=known,
-        trusted=own and config.security.trust_loopback and not known,
-        names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        connections_per_minute=None if own or not per_minute else per_minute,
-    )
 
 
 def tls_contexts(config: Config) -> TlsContexts | None:

@@ -40,12 +40,13 @@ from mainstem.node.config.kafka_names import kafka_config_values
 from mainstem.node.config.settings import Config
 from mainstem.node.file_descriptors import divided, granted
 from mainstem.node.groups import all_groups, share_service
-from mainstem.node.listeners.amqp import AmqpListeners
+from mainstem.node.listeners.amqp import amqp_listener
 from mainstem.node.listeners.connection_router import ConnectionRouter, RoutedService
 from mainstem.node.listeners.kafka import KafkaListeners
 from mainstem.node.listeners.mqtt import MqttListeners, mqtt_topics
-from mainstem.node.listeners.native import NativeListeners
+from mainstem.node.listeners.native import native_listener
 from mainstem.node.listeners.rest import node_facts, rest_service
+from mainstem.node.listeners.single_port import SinglePortListener
 from mainstem.node.queues import QueueServices
 from mainstem.node.range_discovery import discover_ranges
 from mainstem.node.resource_health import resources_health
@@ -68,7 +69,7 @@ from mainstem.streams.context import NodeContext
 from mainstem.streams.service import StreamService
 from mainstem.streams.writer.flusher import Flusher
 from mainstem.streams.writer.roll_driver import RollDriver
-from mainstem.telemetry.health import Component, Health, State, summarize
+from mainstem.telemetry.health import Component, Health, HealthState, summarize
 from mainstem.telemetry.metrics import Metrics
 
 Fatal = Callable[[BaseException], None]
@@ -101,8 +102,8 @@ class NodeServices:
     audit: AuditFile
     measured: AuditFile
     kafka: KafkaListeners
-    amqp: AmqpListeners
-    native: NativeListeners
+    amqp: SinglePortListener
+    native: SinglePortListener
     queues: QueueServices
     shares: ShareService
     resources: Resources
@@ -130,14 +131,14 @@ class NodeServices:
 
     def health(self) -> Health:
         """The health of each part of the node."""
-        loaded = State.OK if self.groups.is_loaded() else State.STARTING
-        known = State.OK if self.transactions.is_loaded() else State.STARTING
-        node = State.STOPPING if self.stopping else State.OK
-        damaged = State.DEGRADED if self.metrics.log_corruptions else State.OK
+        loaded = HealthState.OK if self.groups.is_loaded() else HealthState.STARTING
+        known = HealthState.OK if self.transactions.is_loaded() else HealthState.STARTING
+        node = HealthState.STOPPING if self.stopping else HealthState.OK
+        damaged = HealthState.DEGRADED if self.metrics.log_corruptions else HealthState.OK
         space = self.watch.space
-        disk = Component("disk", State.OK)
+        disk = Component("disk", HealthState.OK)
         if space.is_low:  # reads, deletes and commits go on: the node stays ready
-            disk = Component("disk", State.DEGRADED, str(space.refusal("the data folder")))
+            disk = Component("disk", HealthState.DEGRADED, str(space.refusal("the data folder")))
         return summarize(
             [
                 Component("node", node),
@@ -238,7 +239,7 @@ class NodeServices:
             await self.mqtt.stop()
         await self.amqp.stop(grace_s)
         await self.native.stop(grace_s)
-        await self.queues.runtime.stop()
+        await self.queues.driver.stop()
         await self.shares.stop()
         self.transactions.stop()
         self.groups.stop()
@@ -337,7 +338,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> No
         clock,
         new_producer_id=producers.new_producer_id,
         markers=marking,
-        positions=groups.positions,
+        group_offsets=groups.transactional_offsets,
     )
     security, audit = build_security(config, placement.service, clock)
     await prepare_logins(config, security)
@@ -350,7 +351,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> No
         placement.service, topics, streams, clock, memory_bytes_max=QUEUES_MEMORY_BYTES_MAX
     )
     any_streams = forwarding_streams(cluster, streams)
-    shares = share_service(cluster, groups.sharers, topics, any_streams, clock)
+    shares = share_service(cluster, groups.share_groups, topics, any_streams, clock)
     broker = NodeBroker(
         node=node,
         streams=any_streams,
@@ -371,7 +372,7 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> No
     transactions.start()
     if tasks is not None:
         tasks.connect(groups, transactions, marking)
-    queues.runtime.start()
+    queues.driver.start()
     services = NodeServices(
         config=config,
         placement=placement,
@@ -389,8 +390,8 @@ async def build(config: Config, on_fatal: Fatal, *, rebuild: bool = False) -> No
         audit=audit,
         measured=measured,
         kafka=kafka,
-        amqp=AmqpListeners(config, broker),
-        native=NativeListeners(config, broker),
+        amqp=amqp_listener(config, broker),
+        native=native_listener(config, broker),
         queues=queues,
         shares=shares,
         resources=Resources(

@@ -10,7 +10,7 @@ from mainstem.model.errors import ErrorCode, MainstemError
 PROBLEMS_SHOWN_MAX = 100
 
 
-class Problem(Struct, frozen=True):
+class FileProblem(Struct, frozen=True):
     """One problem of a pipeline file.
 
     ``path`` is the path in the file (``sources.orders.transforms[2].field``); ``line`` and
@@ -32,7 +32,7 @@ class Problem(Struct, frozen=True):
 class Problems(MainstemError):
     """A file, or a part of it, that is invalid."""
 
-    def __init__(self, problems: Iterable[Problem], *, subject: str = "") -> None:
+    def __init__(self, problems: Iterable[FileProblem], *, subject: str = "") -> None:
         self.problems = tuple(problems)
         assert self.problems, "no problems"
         shown = [str(problem) for problem in self.problems[:PROBLEMS_SHOWN_MAX]]

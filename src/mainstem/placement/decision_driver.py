@@ -79,7 +79,7 @@ class DecisionDriver:
         self._on_fatal = on_fatal
         self._waiting = CommandQueue()
         self._worker: asyncio.Task[None] | None = None
-        self._alone = 0  # so many of the next commands are decided one by one
+        self._single_commands_left = 0  # so many of the next commands are decided one by one
 
     async def decided(self, pending: PendingCommand, timeout_s: float | None = None) -> Any:
         """The reply to a command that waits at most so long before it is decided."""
@@ -88,7 +88,7 @@ class DecisionDriver:
         self._waiting.add(pending, timeout_s)
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
-            self._worker.add_done_callback(self._worked)
+            self._worker.add_done_callback(self._on_worker_done)
         return await pending.answer
 
     async def close(self) -> None:
@@ -102,9 +102,9 @@ class DecisionDriver:
             while self._waiting:
                 if not await self._may_decide():
                     continue
-                count = 1 if self._alone else COMMANDS_PER_APPEND_MAX
+                count = 1 if self._single_commands_left else COMMANDS_PER_APPEND_MAX
                 commands = self._waiting.take(count, self._recorder.term)
-                self._alone = max(0, self._alone - 1)
+                self._single_commands_left = max(0, self._single_commands_left - 1)
                 if commands:
                     await self._run(commands)
                 await self._recorder.snapshot_if_due()
@@ -128,7 +128,7 @@ class DecisionDriver:
             await asyncio.sleep(OUTCOME_PAUSE_S)
         return False
 
-    def _worked(self, worker: asyncio.Task[None]) -> None:
+    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
         if worker.cancelled():
             self._stop(asyncio.CancelledError("the catalogue's worker was cancelled"))
         elif (error := worker.exception()) is not None:
@@ -152,7 +152,7 @@ class DecisionDriver:
             if len(commands) == 1:
                 commands[0].refuse(refusal)
             else:
-                self._alone = len(commands)
+                self._single_commands_left = len(commands)
                 self._waiting.put_back(commands)
                 commands = []
         finally:

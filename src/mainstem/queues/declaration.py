@@ -15,7 +15,7 @@ from mainstem.queues.arguments import ARGUMENT_NAMES
 from mainstem.queues.settings import QueueSettings
 
 
-class Severity(IntEnum):
+class DifferenceSeverity(IntEnum):
     """How much a difference affects existing users of the queue."""
 
     INFO = 0
@@ -37,7 +37,7 @@ class Difference(Struct, frozen=True):
     setting: str
     current: Any
     wanted: Any
-    severity: Severity
+    severity: DifferenceSeverity
 
     @property
     def argument(self) -> str:
@@ -96,7 +96,7 @@ def merged_settings(
     worst = found[0]
     if policy is OnDifference.OVERRIDE:
         worst = max(found, key=lambda difference: difference.severity)
-        if worst.severity < Severity.HARD:
+        if worst.severity < DifferenceSeverity.HARD:
             return wanted
     raise InvalidRequest(
         ErrorCode.DECLARATION_DIFFERS,
@@ -106,19 +106,23 @@ def merged_settings(
     )
 
 
-def _severity(name: str, current: QueueSettings, wanted: QueueSettings) -> Severity:
+def _severity(name: str, current: QueueSettings, wanted: QueueSettings) -> DifferenceSeverity:
     if name in _HARD:
-        return Severity.HARD
+        return DifferenceSeverity.HARD
     ours, theirs = getattr(current, name), getattr(wanted, name)
     if name in _INFO:
-        return Severity.INFO
+        return DifferenceSeverity.INFO
     if name in _TIMES:
         # Users may rely on the longer time.
         is_shorter = theirs is not None and (ours is None or theirs < ours)
-        return Severity.SOFT if is_shorter else Severity.INFO
+        return DifferenceSeverity.SOFT if is_shorter else DifferenceSeverity.INFO
     if name == "dead_letter_exchange" and None not in (ours, theirs):
-        return Severity.HARD
-    return Severity.INFO if name == "dead_letter_exchange" and ours is None else Severity.SOFT
+        return DifferenceSeverity.HARD
+    return (
+        DifferenceSeverity.INFO
+        if name == "dead_letter_exchange" and ours is None
+        else DifferenceSeverity.SOFT
+    )
 
 
 def _value_text(value: Any) -> str:

@@ -39,7 +39,7 @@ ONLY_LANE = 0
 ALL_LANES = -1
 
 
-class Reason(StrEnum):
+class RemovalReason(StrEnum):
     """Why a message was removed without an acknowledgement."""
 
     REJECTED = "rejected"
@@ -59,9 +59,9 @@ class Reason(StrEnum):
 
 
 _AMQP_WORDS = {
-    Reason.EXPIRED: "expired",
-    Reason.OVERFLOW: "maxlen",
-    Reason.ATTEMPTS: "delivery_limit",
+    RemovalReason.EXPIRED: "expired",
+    RemovalReason.OVERFLOW: "maxlen",
+    RemovalReason.ATTEMPTS: "delivery_limit",
 }
 
 
@@ -148,7 +148,7 @@ class Condemned(Struct, frozen=True, array_like=True, tag="condemned"):
     queue: int
     lane: int
     spans: Spans
-    reason: Reason
+    reason: RemovalReason
     at_ms: int
 
 
@@ -158,7 +158,7 @@ class Settled(Struct, frozen=True, array_like=True, tag="settled"):
     queue: int
     lane: int
     spans: Spans
-    reason: Reason | None = None
+    reason: RemovalReason | None = None
 
 
 class LaneOpened(Struct, frozen=True, array_like=True, tag="lane-opened"):

@@ -74,14 +74,14 @@ def with_peers(context: NodeContext, peers: PeerMessaging) -> StreamsContext:
     )
 
 
-def policy_of(facts: Range) -> AckPolicy:
+def policy_of(range_info: Range) -> AckPolicy:
     """How many replicas of a range acknowledge."""
-    return AckPolicy(len(facts.replicas), facts.acks_needed)
+    return AckPolicy(len(range_info.replicas), range_info.acks_needed)
 
 
-def directory_of(facts: Range, node: NodeId) -> str:
+def directory_of(range_info: Range, node: NodeId) -> str:
     """The disk that a range was assigned to on a node; empty: any."""
-    return facts.directory_of(node) or ""
+    return range_info.directory_of(node) or ""
 
 
 def is_lone(stream: Stream) -> bool:

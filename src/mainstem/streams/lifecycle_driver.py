@@ -174,11 +174,12 @@ class StreamLifecycle:
         try:
             ranges = [
                 last
-                if facts.index == last.identity.name.index and facts.epoch == last.identity.epoch
+                if range_info.index == last.identity.name.index
+                and range_info.epoch == last.identity.epoch
                 else range_log(
-                    self._context.store, topic, stream, facts, settings, state.snapshot()
+                    self._context.store, topic, stream, range_info, settings, state.snapshot()
                 )
-                for facts in stream.ranges
+                for range_info in stream.ranges
             ]
         except Corrupt as error:
             self._close_off(topic, stream, error)

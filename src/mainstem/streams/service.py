@@ -64,7 +64,9 @@ class StreamService:
         """The same by topic id."""
         return self.reader(self.table.name_of(topic), partition)
 
-    async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
+    async def open_reader(
+        self, topic: str, partition: int, until: int | None = None
+    ) -> LocalReader:
         """A reader of a stream that is written here; raises as ``partition`` does."""
         del until  # everything is visible here
         return LocalReader(self.partition(topic, partition))
@@ -82,7 +84,7 @@ class StreamService:
         progress = writer.replication.progress
         return nearest_replica(self._context.placement.catalogue, known, rack, offset, progress)
 
-    def lapse(self, lapsed: Lapsed) -> None:
+    def set_lapsed_check(self, lapsed: Lapsed) -> None:
         """Ask ``lapsed`` before anything is read from a replica."""
         if self._roles is not None:
             self._roles.followers.lapsed = lapsed
@@ -158,6 +160,6 @@ class StreamService:
         if writer is None:
             return
         if isinstance(writer.replication, ReplicationDriver):
-            writer.replication.want_roll(exclude=exclude, new_writer=new_writer)
+            writer.replication.request_roll(exclude=exclude, new_writer=new_writer)
         else:
             self._context.flusher.roll(writer)

@@ -21,8 +21,8 @@ ApiName = Callable[[int], str]
 
 def prometheus_text(metrics: Metrics, sample: Sample, api_name: ApiName = str) -> bytes:
     """Everything in Prometheus' text format."""
-    from prometheus_client.exposition import generate_latest  # noqa: PLC0415
-    from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.registry import CollectorRegistry
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics, sample, api_name))
@@ -82,7 +82,7 @@ class _Collected:
         yield from queue_families(self._sample)
 
     def _plain(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for attribute, declared in PLAIN.items():
             value = getattr(self._metrics, attribute)
@@ -90,7 +90,7 @@ class _Collected:
             yield family(declared.name, declared.help, value=value)
 
     def _by_api(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import CounterMetricFamily
 
         for name, text, counts in (
             ("mainstem_kafka_requests", "Requests by API.", self._metrics.requests),
@@ -107,7 +107,7 @@ class _Collected:
             yield family
 
     def _http(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(
             "mainstem_http_requests", "HTTP requests by status.", labels=["status"]
@@ -118,7 +118,7 @@ class _Collected:
         yield family
 
     def _connections(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         held = GaugeMetricFamily(
             "mainstem_connections", "Open client connections by protocol.", labels=["protocol"]
@@ -136,7 +136,7 @@ class _Collected:
         yield refused
 
     def _catalogue(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(
             "mainstem_catalogue_facts_ignored",
@@ -148,7 +148,7 @@ class _Collected:
         yield family
 
     def _node(self) -> Iterator["Metric"]:
-        from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
+        from prometheus_client.core import GaugeMetricFamily
 
         sample = self._sample
         yield GaugeMetricFamily("mainstem_node_topics", "Topics.", value=sample.topics)
@@ -165,7 +165,7 @@ class _Collected:
 
 
 def _streams(streams: Iterable[StreamSample]) -> Iterator["Metric"]:
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
+    from prometheus_client.core import GaugeMetricFamily
 
     labels = ["topic", "partition"]
     start = GaugeMetricFamily("mainstem_stream_start_offset", "First offset.", labels=labels)
@@ -183,7 +183,7 @@ def _streams(streams: Iterable[StreamSample]) -> Iterator["Metric"]:
 
 
 def _lags(lags: Iterable[LagSample]) -> Iterator["Metric"]:
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
+    from prometheus_client.core import GaugeMetricFamily
 
     labels = ["group", "topic", "partition"]
     committed = GaugeMetricFamily(

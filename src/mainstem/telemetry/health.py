@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainstem.telemetry.metrics import Metrics, Sample
 
 
-class State(Enum):
+class HealthState(Enum):
     """The state that a part reports."""
 
     STARTING = "starting"
@@ -26,7 +26,7 @@ class Component(Struct, frozen=True):
     """One part of the node and its state."""
 
     name: str
-    state: State
+    state: HealthState
     detail: str = ""
 
 
@@ -48,15 +48,19 @@ def summarize(components: Iterable[Component]) -> Health:
     """The worst state decides; without any part a node is still starting."""
     parts = tuple(components)
     states = {part.state for part in parts}
-    live = State.FAILED not in states
-    ready = bool(parts) and not states & {State.FAILED, State.STARTING, State.STOPPING}
-    if State.FAILED in states:
+    live = HealthState.FAILED not in states
+    ready = bool(parts) and not states & {
+        HealthState.FAILED,
+        HealthState.STARTING,
+        HealthState.STOPPING,
+    }
+    if HealthState.FAILED in states:
         status = "failed"
-    elif State.STOPPING in states:
+    elif HealthState.STOPPING in states:
         status = "stopping"
-    elif State.STARTING in states or not parts:
+    elif HealthState.STARTING in states or not parts:
         status = "starting"
-    elif State.DEGRADED in states:
+    elif HealthState.DEGRADED in states:
         status = "degraded"
     else:
         status = "healthy"

@@ -39,7 +39,7 @@ _GAUGES = {
 
 def queue_families(sample: Sample) -> Iterator["Metric"]:
     """Every metric family of queues."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     for name, text in _COUNTED.items():
         value = sample.queue_counts.get(name, {}).get("", 0)

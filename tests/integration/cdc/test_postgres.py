@@ -14,7 +14,7 @@ from tests.integration.cdc.postgres import PostgresServer
 from mainstem.model.errors import InvalidRequest, MainstemError
 from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.settings import PLACEHOLDER
-from mainstem.pipelines.connector.shapes import Severity
+from mainstem.pipelines.connector.shapes import FindingSeverity
 from mainstem.pipelines.connectors.postgres_cdc import SOURCE
 
 pytestmark = [pytest.mark.needs("postgres"), pytest.mark.timeout(180)]
@@ -399,7 +399,9 @@ def test_a_check_says_what_is_missing(
     def errors(**changes: Any) -> str:
         found = SOURCE.check(msgspec.structs.replace(config, **changes))
         return " | ".join(
-            f"{each.message} {each.remedy}" for each in found if each.severity is Severity.ERROR
+            f"{each.message} {each.remedy}"
+            for each in found
+            if each.severity is FindingSeverity.ERROR
         )
 
     assert errors() == ""

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.cdc_mysql.mariadb import MariadbServer, numbers
 
 from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
-from mainstem.pipelines.connector.shapes import Severity
+from mainstem.pipelines.connector.shapes import FindingSeverity
 from mainstem.pipelines.connectors import mysql_cdc
 from mainstem.testing.connector_suite import SourceSuite
 
@@ -57,9 +57,9 @@ def test_a_check_names_the_settings_that_are_missing(server: MariadbServer, data
 
     deaf = mysql_cdc.SOURCE.check(msgspec.structs.replace(config, signal_table=f"{database}.s"))
 
-    assert [each.severity for each in good] == [Severity.OK]
-    assert [each.severity for each in deaf] == [Severity.ERROR, Severity.OK]
+    assert [each.severity for each in good] == [FindingSeverity.OK]
+    assert [each.severity for each in deaf] == [FindingSeverity.ERROR, FindingSeverity.OK]
     assert any("binlog_row_metadata" in each.message for each in bad)
     unreachable = mysql_cdc.SOURCE.check(MysqlCdcConfig(host="127.0.0.1", port=1, database="d"))
-    assert unreachable[0].severity is Severity.ERROR
+    assert unreachable[0].severity is FindingSeverity.ERROR
     assert unreachable[0].retriable

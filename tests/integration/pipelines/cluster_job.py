@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mainstem.model.records import columns
 from mainstem.pipelines.file.loader import read_file
-from mainstem.pipelines.running.runner import Runner
+from mainstem.pipelines.running.runner import PipelineRunner
 from mainstem.pipelines.running.spark_session import engine
 from mainstem.pipelines.running.state_folder import StateFolder
 
@@ -37,7 +37,7 @@ def main(path: str, tasks: str) -> int:
     with StateFolder(Path(settings.state_dir)) as folder, engine(settings) as spark:
         numbers = spark.sparkContext.parallelize(range(int(tasks)), int(tasks))
         Path(path).with_name("executors.json").write_text(json.dumps(numbers.map(look).collect()))
-        runner = Runner(file, spark, folder.path, once=True)
+        runner = PipelineRunner(file, spark, folder.path, once=True)
         summary = runner.run(threading.Event(), lambda status: None)
     failures = [each.error for each in runner.status.pipelines if each.error]
     if failures:

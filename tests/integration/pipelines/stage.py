@@ -19,10 +19,10 @@ from mainstem.client.consumer import Consumer, ConsumerSettings
 from mainstem.client.producer import Producer
 from mainstem.client.values import ConsumerRecord, TopicPartition
 from mainstem.pipelines.connector.registry import Registry
-from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed
+from mainstem.pipelines.connector.shapes import ConnectorContext, Finding, failed, passed
 from mainstem.pipelines.connector.spec import Category, Spec
 from mainstem.pipelines.file.loader import PipelineFile, read_text
-from mainstem.pipelines.running.runner import Runner, RunSummary
+from mainstem.pipelines.running.runner import PipelineRunner, RunSummary
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 PATIENCE_S = 150.0
@@ -86,15 +86,15 @@ class CollectingSink:
             return [passed("there")]
         return [failed("login refused", "check the password")]
 
-    def write(self, frame: DataFrame, config: NoSettings, place: Place) -> Any:
+    def write(self, frame: DataFrame, config: NoSettings, context: ConnectorContext) -> Any:
         def keep(batch: DataFrame, batch_id: int) -> None:
             if self.failures_left:
                 self.failures_left -= 1
                 raise ConnectionRefusedError(111, "the sink is down")
             refused = F.col("value").cast("string").contains("refuse me")
-            if place.dead_letters is not None:
+            if context.dead_letters is not None:
                 bad = batch.where(refused).withColumn("error", F.lit("never wanted"))
-                place.dead_letters.send(bad)
+                context.dead_letters.send(bad)
                 batch = batch.where(~refused)
             self.values += [bytes(row.value) for row in batch.collect()]
 
@@ -115,7 +115,7 @@ def registry_with(**sinks: CollectingSink) -> Registry:
 class Running:
     """A runner in a thread."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: PipelineRunner) -> None:
         self._runner = runner
         self._stop = threading.Event()
         self.summary: RunSummary | None = None
@@ -164,7 +164,7 @@ def running(
     """Run a pipeline file in this process until the block is left."""
     file = read_text(text, {}, registry, name="test.yaml") if isinstance(text, str) else text
     folder.mkdir(exist_ok=True)
-    run = Running(Runner(file, spark, folder))
+    run = Running(PipelineRunner(file, spark, folder))
     run.start()
     try:
         yield run

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connectors import datagen, stdout
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
@@ -42,8 +42,8 @@ class TestStdout(SinkSuite):
 def test_made_up_rows_do_not_depend_on_how_they_are_cut(spark: Any, tmp_path: Path) -> None:
     def rows(tasks: int) -> set[bytes]:
         config = datagen.DatagenConfig(kind="sensors", count=50, tasks=tasks)
-        place = Place(pipeline="p", state_dir=tmp_path, streaming=False)
-        frame = datagen.SOURCE.read(spark, config, place)
+        context = ConnectorContext(pipeline="p", state_dir=tmp_path, streaming=False)
+        frame = datagen.SOURCE.read(spark, config, context)
         return {bytes(row.value) for row in frame.collect()}
 
     assert len(rows(1)) == 50

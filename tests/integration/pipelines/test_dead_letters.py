@@ -17,7 +17,7 @@ from tests.integration.pipelines.stage import (
     running,
 )
 
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.testing.local_node import LocalNode
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,13 +30,15 @@ class FrailSink(CollectingSink):
         super().__init__()
         self.refusals = list(refusals)
 
-    def write(self, frame: DataFrame, config: NoSettings, place: Place) -> Any:
+    def write(self, frame: DataFrame, config: NoSettings, context: ConnectorContext) -> Any:
         def keep(batch: DataFrame, batch_id: int) -> None:
-            assert place.dead_letters is not None
+            assert context.dead_letters is not None
             text = F.col("value").cast("string")
             refused = self.refusals[0]
             for each in refused:
-                place.dead_letters.send(batch.where(text == each).withColumn("error", F.lit("no")))
+                context.dead_letters.send(
+                    batch.where(text == each).withColumn("error", F.lit("no"))
+                )
             if len(self.refusals) > 1:
                 self.refusals.pop(0)
                 raise ConnectionResetError(104, "it broke off")

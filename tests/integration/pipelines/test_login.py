@@ -9,9 +9,9 @@ from tests.integration.pipelines.stage import records, running
 from tests.integration.security.kit import ADMIN_PASSWORD, SecureNode
 
 from mainstem.pipelines.file.loader import read_text
-from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
+from mainstem.pipelines.file.model import BrokerSection, BrokerTlsSection, SaslSection
 from mainstem.pipelines.running.checks import check_broker
-from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.running.restart_policy import PipelineState
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -49,7 +49,7 @@ def test_a_wrong_password_is_the_end_at_once_and_is_not_shown(
     spark: SparkSession, secure_node: SecureNode, tmp_path: Path
 ) -> None:
     with running(file_for(secure_node, "wrong password"), spark, tmp_path) as run:
-        run.until(lambda: run.pipeline("sources.made").state is State.FAILED)
+        run.until(lambda: run.pipeline("sources.made").state is PipelineState.FAILED)
         status = run.pipeline("sources.made")
     assert "AUTHENTICATION_FAILED" in status.error
     assert "wrong password" not in status.error
@@ -60,7 +60,7 @@ def test_a_check_tells_a_refused_login_from_nobody_there(secure_node: SecureNode
     def checked(password: str, ca_path: str | None) -> str:
         broker = BrokerSection(
             bootstrap_servers=[secure_node.address("SASL_SSL")],
-            tls=TlsSection(ca_path=ca_path),
+            tls=BrokerTlsSection(ca_path=ca_path),
             sasl=SaslSection(username="admin", password=password),
         )
         [found] = check_broker(broker)

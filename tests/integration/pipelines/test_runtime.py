@@ -22,7 +22,7 @@ from mainstem.client.admin import Admin
 from mainstem.pipelines.file.loader import read_text
 from mainstem.pipelines.running.cases import run_case
 from mainstem.pipelines.running.dry_run import dry_run_pipeline
-from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.running.restart_policy import PipelineState
 from mainstem.pipelines.running.status import metrics_text, read_status
 from mainstem.pipelines.transforms.plan import STEPS
 from mainstem.pipelines.transforms.predicate import StepProblem
@@ -81,19 +81,19 @@ settings: {{retry: {{initial_backoff_ms: 100, max_backoff_ms: 400}}}}
     assert sorted(kept.values) == sorted(flaky.values) == sorted(r.value or b"" for r in arrived)
     check_letter(letters[0].value or b"", dict(letters[0].headers))
 
-    assert misguided.state is State.FAILED
+    assert misguided.state is PipelineState.FAILED
     assert "no_such_column" in misguided.error
-    assert locked_out.state is State.FAILED
+    assert locked_out.state is PipelineState.FAILED
     assert "login refused (check the password)" in locked_out.error
-    assert resting.state is State.DISABLED
+    assert resting.state is PipelineState.DISABLED
     assert flaky_status.restarts >= 2  # and one more where Spark was too busy to start a worker
 
     status = read_status(tmp_path)
     assert status is not None
     assert {each.state for each in status.pipelines} == {
-        State.STOPPED,
-        State.FAILED,
-        State.DISABLED,
+        PipelineState.STOPPED,
+        PipelineState.FAILED,
+        PipelineState.DISABLED,
     }
     assert (
         f'dead_letters_total{{pipeline="sources.orders",connector="datagen"}} {len(letters)}'
@@ -137,7 +137,7 @@ sources:
 settings: {{retry: {{max_retries: 1, initial_backoff_ms: 50}}}}
 """
     with running(text, spark, tmp_path) as run:
-        run.until(lambda: run.pipeline("sources.strict").state is State.FAILED)
+        run.until(lambda: run.pipeline("sources.strict").state is PipelineState.FAILED)
         error = run.pipeline("sources.strict").error
     assert "sources.strict.transforms[0] (cast) refused a record" in error
     assert "set dead_letter_topic" in error
@@ -280,8 +280,10 @@ sources:
 {sources}
 """
     with running(text, spark, tmp_path) as run:
-        run.until(lambda: any(each.state is State.STARTING for each in run.status.pipelines))
-    assert {each.state for each in run.status.pipelines} == {State.STOPPED}
+        run.until(
+            lambda: any(each.state is PipelineState.STARTING for each in run.status.pipelines)
+        )
+    assert {each.state for each in run.status.pipelines} == {PipelineState.STOPPED}
     assert not [query for query in spark.streams.active if "many" in query.name]
 
 

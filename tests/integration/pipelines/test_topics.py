@@ -6,14 +6,14 @@ import pytest
 
 from mainstem.client.admin import Admin
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.connector.shapes import Severity
+from mainstem.pipelines.connector.shapes import FindingSeverity
 from mainstem.pipelines.file.model import (
     BrokerSection,
     FileModel,
     SinkEntry,
     SourceEntry,
     TopicConfig,
-    TopicSettings,
+    TopicCreationSettings,
 )
 from mainstem.pipelines.running.checks import check_broker
 from mainstem.pipelines.running.topics import (
@@ -39,7 +39,7 @@ def partitions(node: LocalNode, topic: str) -> int | None:
 
 
 def test_missing_topics_are_created_with_defaults_and_overrides(shared_node: LocalNode) -> None:
-    settings = TopicSettings(default_partitions=2)
+    settings = TopicCreationSettings(default_partitions=2)
     wanted = [
         RequiredTopic(name="tp.plain"),
         RequiredTopic(name="tp.wide", partitions=5, configs={"retention.ms": "60000"}),
@@ -54,13 +54,16 @@ def test_missing_topics_are_created_with_defaults_and_overrides(shared_node: Loc
 @pytest.mark.parametrize(
     ("settings", "topic"),
     [
-        (TopicSettings(require_topic_exists=True), RequiredTopic(name="tp.none", auto_create=True)),
-        (TopicSettings(auto_create=False), RequiredTopic(name="tp.none")),
-        (TopicSettings(), RequiredTopic(name="tp.none", auto_create=False)),
+        (
+            TopicCreationSettings(require_topic_exists=True),
+            RequiredTopic(name="tp.none", auto_create=True),
+        ),
+        (TopicCreationSettings(auto_create=False), RequiredTopic(name="tp.none")),
+        (TopicCreationSettings(), RequiredTopic(name="tp.none", auto_create=False)),
     ],
 )
 def test_a_topic_that_may_not_be_created_is_named(
-    shared_node: LocalNode, settings: TopicSettings, topic: RequiredTopic
+    shared_node: LocalNode, settings: TopicCreationSettings, topic: RequiredTopic
 ) -> None:
     with pytest.raises(MainstemError) as caught:
         ensure_topics(broker_of(shared_node), settings, [topic])
@@ -72,11 +75,11 @@ def test_a_topic_that_may_not_be_created_is_named(
 
 def test_a_topic_with_other_numbers_is_refused_when_asked(shared_node: LocalNode) -> None:
     broker = broker_of(shared_node)
-    ensure_topics(broker, TopicSettings(), [RequiredTopic(name="tp.three", partitions=3)])
+    ensure_topics(broker, TopicCreationSettings(), [RequiredTopic(name="tp.three", partitions=3)])
     wanted = [RequiredTopic(name="tp.three", partitions=4)]
-    ensure_topics(broker, TopicSettings(), wanted)
+    ensure_topics(broker, TopicCreationSettings(), wanted)
     with pytest.raises(MainstemError, match="has 3 partitions, the file configures 4"):
-        ensure_topics(broker, TopicSettings(validate_existing=True), wanted)
+        ensure_topics(broker, TopicCreationSettings(validate_existing=True), wanted)
 
 
 def test_a_sink_wants_its_topics_made_as_their_source_says() -> None:
@@ -92,7 +95,7 @@ def test_a_sink_wants_its_topics_made_as_their_source_says() -> None:
 
 def test_a_check_says_whether_the_broker_answers(shared_node: LocalNode) -> None:
     [good] = check_broker(broker_of(shared_node))
-    assert good.finding.severity is Severity.OK
+    assert good.finding.severity is FindingSeverity.OK
     nobody = BrokerSection(bootstrap_servers=["127.0.0.1:9"], connection_timeout_ms=500)
     [bad] = check_broker(nobody)
     assert bad.is_error

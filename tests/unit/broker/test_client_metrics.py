@@ -45,7 +45,7 @@ def refusal(act: Callable[..., Any], *arguments: Any, **rest: Any) -> ErrorCode:
 def test_without_subscriptions_nothing_is_asked_for() -> None:
     asked = clients().ask(ID, CLIENT, 0)
     assert (asked.metrics, asked.interval_ms) == ((), 300_000)
-    assert not asked.wants("anything")
+    assert not asked.includes("anything")
 
 
 def test_all_subscriptions_that_match_count_together() -> None:
@@ -55,11 +55,11 @@ def test_all_subscriptions_that_match_count_together() -> None:
         c={"metrics": "*", "interval.ms": "100", "match": "client_id=app"},
     ).ask(ID, CLIENT, 0)
     assert (asked.metrics, asked.interval_ms) == (("org.x", "org.y", "org.z"), 2_000)
-    assert asked.wants("org.x.total")
-    assert not asked.wants("org.a")
+    assert asked.includes("org.x.total")
+    assert not asked.includes("org.a")
     everything = clients(a={"metrics": "org.x"}, b=ALL).ask(ID, CLIENT, 0)
     assert everything.metrics == ("*",)
-    assert everything.wants("org.a")
+    assert everything.includes("org.a")
 
 
 @pytest.mark.parametrize(

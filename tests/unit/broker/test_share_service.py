@@ -67,7 +67,7 @@ class ShareNode:
         clock = LoopClock()
         self.groups = GroupCoordinator(GroupSettings(), topic, self.topics, clock, sharing=SHARING)
         self.groups.start()
-        members, streams = self.groups.sharers, self.stream_node.streams
+        members, streams = self.groups.share_groups, self.stream_node.streams
         partitions = SharePartitions(streams, members, members.configs, clock)
         offsets = ShareOffsets(members, self.topics, streams)
         self.shares = ShareService(streams, members, partitions, offsets)

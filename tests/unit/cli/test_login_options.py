@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.login.options import resolved, settings_from_environment, with_login
 from mainstem.cli.main import app
 
@@ -54,12 +54,12 @@ def test_variables_log_in() -> None:
         "MAINSTEM_PASSWORD": "p",
         "MAINSTEM_TLS": "true",
     }
-    access = resolved(Access(), NOTHING, environment)
+    access = resolved(ConnectionOptions(), NOTHING, environment)
     assert (access.bootstrap, access.http) == ("b:1", "http://b:2")
     assert access.login is not None
     assert (access.login.user, access.login.password) == ("u", "p")
     assert access.tls is not None
-    named = resolved(Access.parse("c:3"), NOTHING, environment)
+    named = resolved(ConnectionOptions.parse("c:3"), NOTHING, environment)
     assert named.bootstrap == "c:3"
 
 

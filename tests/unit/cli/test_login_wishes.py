@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import DEFAULT_ADDRESS, Login
+from mainstem.cli.login.access import DEFAULT_ADDRESS, SaslCredentials
 from mainstem.cli.login.settings import LoginSettings, access_from, merged
 
 
@@ -21,7 +21,7 @@ class Known:
         return f"asked {user}"
 
 
-def login(*sources: LoginSettings) -> Login | None:
+def login(*sources: LoginSettings) -> SaslCredentials | None:
     return access_from(merged(sources), secret=Known()).login
 
 
@@ -49,27 +49,29 @@ def test_the_first_source_that_says_something_wins(sources: list[LoginSettings])
 
 def test_a_password_comes_from_the_source_that_names_the_same_user_or_none() -> None:
     flags = LoginSettings(user="alice")
-    assert login(flags, LoginSettings(password="p")) == Login("SCRAM-SHA-512", "alice", "p")
-    assert login(flags, LoginSettings(user="alice", password="p")) == Login(
+    assert login(flags, LoginSettings(password="p")) == SaslCredentials(
+        "SCRAM-SHA-512", "alice", "p"
+    )
+    assert login(flags, LoginSettings(user="alice", password="p")) == SaslCredentials(
         "SCRAM-SHA-512", "alice", "p"
     )
     other = LoginSettings(user="bob", password="bobs", mechanism="PLAIN", by_token=True)
-    assert login(flags, other) == Login("SCRAM-SHA-512", "alice", "asked alice")
+    assert login(flags, other) == SaslCredentials("SCRAM-SHA-512", "alice", "asked alice")
 
 
 def test_a_stronger_password_file_covers_a_weaker_password() -> None:
     found = login(LoginSettings(user="alice", password_file="f"), LoginSettings(password="weak"))
-    assert found == Login("SCRAM-SHA-512", "alice", "in f")
+    assert found == SaslCredentials("SCRAM-SHA-512", "alice", "in f")
 
 
 def test_a_token_leaves_users_behind_and_a_user_tokens() -> None:
     weak = LoginSettings(user="alice", password="p", mechanism="PLAIN")
-    assert login(LoginSettings(token_file="t"), weak) == Login(
+    assert login(LoginSettings(token_file="t"), weak) == SaslCredentials(
         "OAUTHBEARER", token="in t", token_file="t"
     )
     assert login(
         LoginSettings(user="alice"), LoginSettings(token="t", mechanism="OAUTHBEARER")
-    ) == Login("SCRAM-SHA-512", "alice", "asked alice")
+    ) == SaslCredentials("SCRAM-SHA-512", "alice", "asked alice")
 
 
 async def test_a_token_is_read_again_from_its_file_at_each_login(tmp_path: Path) -> None:

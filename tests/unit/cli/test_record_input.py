@@ -6,22 +6,32 @@ from hypothesis import strategies as st
 
 from mainstem.cli.errors import UsageFailure
 from mainstem.cli.parameters import record_input
-from mainstem.cli.parameters.record_input import Line, LineReader, LineRules, headers, separator
+from mainstem.cli.parameters.record_input import (
+    InputRecord,
+    LineReader,
+    LineRules,
+    headers,
+    separator,
+)
 
 
-def read(text: bytes, rules: LineRules) -> list[Line]:
+def read(text: bytes, rules: LineRules) -> list[InputRecord]:
     reader = LineReader(rules)
     return reader.feed(text) + reader.end()
 
 
 def test_each_line_is_a_value() -> None:
-    assert read(b"a\n\nb", LineRules()) == [Line(None, b"a"), Line(None, b""), Line(None, b"b")]
+    assert read(b"a\n\nb", LineRules()) == [
+        InputRecord(None, b"a"),
+        InputRecord(None, b""),
+        InputRecord(None, b"b"),
+    ]
 
 
 def test_the_first_separator_ends_the_key() -> None:
     assert read(b"k:v:w\n:x\n", LineRules(key_separator=b":")) == [
-        Line(b"k", b"v:w"),
-        Line(b"", b"x"),
+        InputRecord(b"k", b"v:w"),
+        InputRecord(b"", b"x"),
     ]
 
 
@@ -32,11 +42,11 @@ def test_a_line_without_separator_is_refused_with_its_number() -> None:
 
 def test_a_marker_stands_for_no_value() -> None:
     rules = LineRules(key_separator=b":", null_marker=b"NULL")
-    assert read(b"k:NULL\n", rules) == [Line(b"k", None)]
+    assert read(b"k:NULL\n", rules) == [InputRecord(b"k", None)]
 
 
 def test_one_key_may_hold_for_all_lines() -> None:
-    assert read(b"a\n", LineRules(key=b"k")) == [Line(b"k", b"a")]
+    assert read(b"a\n", LineRules(key=b"k")) == [InputRecord(b"k", b"a")]
 
 
 @given(st.lists(st.binary(max_size=8)))

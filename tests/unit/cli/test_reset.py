@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.cli.commands.group_offsets import Destination, PartitionBounds, new_offsets
+from mainstem.cli.commands.group_offsets import OffsetReset, PartitionBounds, new_offsets
 from mainstem.client.values import TopicPartition
 
 P = TopicPartition("t", 0)
@@ -12,33 +12,33 @@ GROUND = PartitionBounds(committed={P: 50}, starts={P: 10}, ends={P: 90}, at_mom
 
 
 @pytest.mark.parametrize(
-    ("destination", "expected"),
+    ("reset", "expected"),
     [
-        (Destination(earliest=True), 10),
-        (Destination(latest=True), 90),
-        (Destination(offset=33), 33),
-        (Destination(offset=0), 10),
-        (Destination(offset=1000), 90),
-        (Destination(moment_ms=5), 70),
-        (Destination(shift=-5), 45),
-        (Destination(shift=-100), 10),
-        (Destination(shift=100), 90),
+        (OffsetReset(earliest=True), 10),
+        (OffsetReset(latest=True), 90),
+        (OffsetReset(offset=33), 33),
+        (OffsetReset(offset=0), 10),
+        (OffsetReset(offset=1000), 90),
+        (OffsetReset(moment_ms=5), 70),
+        (OffsetReset(shift=-5), 45),
+        (OffsetReset(shift=-100), 10),
+        (OffsetReset(shift=100), 90),
     ],
 )
 def test_a_group_moves_where_it_was_told_but_never_outside(
-    destination: Destination, expected: int
+    reset: OffsetReset, expected: int
 ) -> None:
-    assert new_offsets(destination, GROUND) == {P: expected}
+    assert new_offsets(reset, GROUND) == {P: expected}
 
 
 def test_a_moment_after_the_last_record_is_the_end() -> None:
     ground = GROUND._replace(at_moment={P: -1})
-    assert new_offsets(Destination(moment_ms=5), ground) == {P: 90}
+    assert new_offsets(OffsetReset(moment_ms=5), ground) == {P: 90}
 
 
 def test_a_group_without_position_shifts_from_the_start() -> None:
     ground = GROUND._replace(committed={})
-    assert new_offsets(Destination(shift=7), ground) == {P: 17}
+    assert new_offsets(OffsetReset(shift=7), ground) == {P: 17}
 
 
 @given(
@@ -51,4 +51,4 @@ def test_a_shift_stays_between_start_and_end(
     start: int, length: int, committed: int, shift: int
 ) -> None:
     ground = PartitionBounds({P: committed}, {P: start}, {P: start + length}, {})
-    assert start <= new_offsets(Destination(shift=shift), ground)[P] <= start + length
+    assert start <= new_offsets(OffsetReset(shift=shift), ground)[P] <= start + length

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.client.peer import SILENCE, HangUp, ScriptedPeer
 
-from mainstem.client.connection import Connection, ConnectionSettings, FrameReader
+from mainstem.client.connection import Connection, ConnectionSettings, LengthPrefixedFrameReader
 from mainstem.client.network.link import BACKOFF_MS_MAX, Link, backoff_ms
 from mainstem.model.errors import Corrupt, ErrorCode, InvalidRequest, Unavailable
 from mainstem.wire.kafka import codec
@@ -197,7 +197,7 @@ async def test_a_value_that_the_version_cannot_carry_is_refused_and_harms_nothin
 def test_frames_are_found_however_the_bytes_arrive(piece: int) -> None:
     frames = [b"x" * size for size in (4, 5, 100, 70_000, 4, 65_532, 65_533, 9)]
     data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-    reader = FrameReader()
+    reader = LengthPrefixedFrameReader()
     found: list[bytes] = []
     at = 0
     while at < len(data):

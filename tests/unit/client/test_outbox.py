@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.client.producing.outbox import (
-    Outbox,
+    PartitionOutbox,
     ProducerBatch,
     ProducerIdState,
     record_size_bytes,
@@ -21,15 +21,15 @@ PARTITION = TopicPartition("t", 0)
 FAR = 1e9
 
 
-def outbox_with(count: int, *, batch_bytes: int = 1, in_flight_max: int = 5) -> Outbox:
-    outbox = Outbox(PARTITION, batch_bytes=batch_bytes, in_flight_max=in_flight_max)
+def outbox_with(count: int, *, batch_bytes: int = 1, in_flight_max: int = 5) -> PartitionOutbox:
+    outbox = PartitionOutbox(PARTITION, batch_bytes=batch_bytes, in_flight_max=in_flight_max)
     outbox.identity = ProducerIdState(7, 0)
     for number in range(count):
         outbox.add(Record(0, number, None, b"%d" % number), 1, now=0, deadline=FAR)
     return outbox
 
 
-def send(outbox: Outbox, now: float = 1.0) -> ProducerBatch | None:
+def send(outbox: PartitionOutbox, now: float = 1.0) -> ProducerBatch | None:
     return outbox.send_next() if outbox.next_batch(now, 0) is not None else None
 
 
@@ -47,7 +47,7 @@ def test_a_full_batch_does_not_wait() -> None:
 
 
 def test_a_record_that_would_overfill_opens_the_next_batch() -> None:
-    outbox = Outbox(PARTITION, batch_bytes=10, in_flight_max=5)
+    outbox = PartitionOutbox(PARTITION, batch_bytes=10, in_flight_max=5)
     first = outbox.add(Record(0, 0, None, b""), 6, 0, FAR)
     second = outbox.add(Record(0, 0, None, b""), 6, 0, FAR)
     assert first is not second
@@ -135,7 +135,7 @@ def test_sequence_numbers_wrap_as_the_broker_expects() -> None:
 
 
 def test_batches_whose_time_is_up_are_taken_out() -> None:
-    outbox = Outbox(PARTITION, batch_bytes=1, in_flight_max=5)
+    outbox = PartitionOutbox(PARTITION, batch_bytes=1, in_flight_max=5)
     for deadline in (1.0, 5.0):
         outbox.add(Record(0, 0, None, b""), 1, 0, deadline)
     late = outbox.expire(2.0)

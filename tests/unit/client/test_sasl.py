@@ -14,13 +14,13 @@ from mainstem.client.sasl import ITERATIONS_MAX, SaslExchange, SaslSettings, exc
 from mainstem.model import scram
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.security.authentication.sasl import (
-    Challenge,
     CheckBearer,
     CheckPassword,
     LoginProven,
     LoginRefused,
     OauthBearer,
     Plain,
+    SendChallenge,
 )
 from mainstem.security.authentication.scram import CredentialLookup, ScramServer
 from mainstem.security.authentication.scram_decoys import ScramDecoys
@@ -59,7 +59,7 @@ def exchanged(client: SaslExchange, node: ScramServer) -> LoginProven:
     message: bytes | None = client.first()
     while message is not None:
         step = node.step(message)
-        assert isinstance(step, Challenge | LoginProven)
+        assert isinstance(step, SendChallenge | LoginProven)
         message = client.answer(step.data)
     assert isinstance(step, LoginProven)
     return step
@@ -69,7 +69,7 @@ def begun(mechanism: str) -> tuple[SaslExchange, ScramServer, str]:
     """An exchange up to the server's first answer."""
     client, node = exchange_for(settings(mechanism), "our-nonce"), server(mechanism, "alice")
     step = node.step(client.first())
-    assert isinstance(step, Challenge)
+    assert isinstance(step, SendChallenge)
     return client, node, step.data.decode()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.coordination.classic.consumer_protocol import (
     EmbeddedAssignment,
-    Subscription,
+    EmbeddedSubscription,
     assignment_bytes,
     read_assignment,
     read_subscription,
@@ -12,9 +12,9 @@ from mainstem.coordination.classic.consumer_protocol import (
 from mainstem.coordination.consumer.facts import (
     ClassicMemberData,
     ConsumerFact,
+    ConsumerRecordKind,
     EpochMoved,
     FactRemoved,
-    Kind,
     MemberMoved,
     MemberState,
     MemberSubscribed,
@@ -53,8 +53,12 @@ FACTS: list[ConsumerFact] = [
     MemberMoved("g", "m", -2, 5, MemberState.STABLE, {}),
     PatternResolved("g", "t.*", ("t1", "t2"), 3, 1_700_000_000_000),
     *(
-        FactRemoved(kind, "g", "" if kind in (Kind.EPOCH, Kind.TARGET_EPOCH) else "m")
-        for kind in Kind
+        FactRemoved(
+            kind,
+            "g",
+            "" if kind in (ConsumerRecordKind.EPOCH, ConsumerRecordKind.TARGET_EPOCH) else "m",
+        )
+        for kind in ConsumerRecordKind
     ),
 ]
 
@@ -91,7 +95,7 @@ def test_a_fact_survives_its_bytes(fact: ConsumerFact) -> None:
             "0010 000167 000178",
             "0000 02 0274 0000000000000001 0000000000000002 00",
         ),
-        (FactRemoved(Kind.CURRENT, "g", "m"), "0008 000167 00016d", None),
+        (FactRemoved(ConsumerRecordKind.CURRENT, "g", "m"), "0008 000167 00016d", None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -128,7 +132,7 @@ def test_a_compacted_log_may_show_the_next_owner_first() -> None:
     assert group.owner(A, 1) == "b"
     group.replay(MemberMoved("g", "a", 2, 1, MemberState.STABLE, {A: frozenset({0})}))
     assert (group.owner(A, 0), group.owner(A, 1)) == ("a", "b")
-    group.replay(FactRemoved(Kind.CURRENT, "g", "b"))
+    group.replay(FactRemoved(ConsumerRecordKind.CURRENT, "g", "b"))
     assert group.owner(A, 1) is None
     assert group.members["b"].epoch == -1
 
@@ -138,11 +142,11 @@ def test_what_classic_consumers_write_is_read_in_every_version() -> None:
     owned = "00000001" + "000174" + "00000002" + "00000000" + "00000001"
     expected = {"t": frozenset({0, 1})}
     for version, rest, said in (
-        (0, "", Subscription(0, ("t",), {})),
-        (1, owned, Subscription(1, ("t",), expected)),
-        (2, owned + "00000007", Subscription(2, ("t",), expected)),
-        (3, owned + "00000007" + "000172", Subscription(3, ("t",), expected, "r")),
-        (9, owned + "00000007" + "ffff" + "beef", Subscription(3, ("t",), expected)),
+        (0, "", EmbeddedSubscription(0, ("t",), {})),
+        (1, owned, EmbeddedSubscription(1, ("t",), expected)),
+        (2, owned + "00000007", EmbeddedSubscription(2, ("t",), expected)),
+        (3, owned + "00000007" + "000172", EmbeddedSubscription(3, ("t",), expected, "r")),
+        (9, owned + "00000007" + "ffff" + "beef", EmbeddedSubscription(3, ("t",), expected)),
     ):
         data = bytes.fromhex(f"{version:04x}" + topics + rest)
         assert read_subscription(data) == said

@@ -62,9 +62,9 @@ def commit_request(offset: int, partition: int = 0, **changes: Any) -> CommitReq
     return CommitRequest(**(given | changes))
 
 
-async def become_stable(runtime: GroupCoordinator, **changes: Any) -> JoinAnswer:
-    joined = await runtime.join(join_request(**changes))
-    await runtime.sync(
+async def become_stable(coordinator: GroupCoordinator, **changes: Any) -> JoinAnswer:
+    joined = await coordinator.join(join_request(**changes))
+    await coordinator.sync(
         SyncRequest(
             group_id="g",
             generation=joined.generation,
@@ -75,8 +75,8 @@ async def become_stable(runtime: GroupCoordinator, **changes: Any) -> JoinAnswer
     return joined
 
 
-async def position(runtime: GroupCoordinator, partition: int = 0) -> int:
-    [kept] = await runtime.fetch_offsets("g", [("t", partition)])
+async def position(coordinator: GroupCoordinator, partition: int = 0) -> int:
+    [kept] = await coordinator.fetch_offsets("g", [("t", partition)])
     return kept.committed.offset
 
 
@@ -84,29 +84,31 @@ async def test_a_topic_that_others_made_and_that_is_not_known_here_yet_is_waited
     node: GroupNode,
 ) -> None:
     node.learns_of_creation = False
-    runtime = node.start()
+    coordinator = node.start()
     with pytest.raises(Unavailable) as refused:
-        await runtime.commit_offsets(commit_request(1))
+        await coordinator.commit_offsets(commit_request(1))
     assert refused.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
     node.topics.counts[OFFSETS_TOPIC] = PARTITIONS
     for partition in range(PARTITIONS):
-        runtime.shards.opened(partition)
-    await loaded(runtime)
-    assert await runtime.commit_offsets(commit_request(1)) == [None]
+        coordinator.shards.opened(partition)
+    await loaded(coordinator)
+    assert await coordinator.commit_offsets(commit_request(1)) == [None]
 
 
 async def test_two_members_share_a_generation_and_get_their_assignments(node: GroupNode) -> None:
-    runtime = node.start()
-    first, second = await asyncio.gather(runtime.join(join_request()), runtime.join(join_request()))
+    coordinator = node.start()
+    first, second = await asyncio.gather(
+        coordinator.join(join_request()), coordinator.join(join_request())
+    )
     assert first.generation == second.generation == 1
     leader, follower = (first, second) if first.members else (second, first)
     assert {m.member_id for m in leader.members} == {first.member_id, second.member_id}
     waiting = asyncio.ensure_future(
-        runtime.sync(SyncRequest(group_id="g", generation=1, member_id=follower.member_id))
+        coordinator.sync(SyncRequest(group_id="g", generation=1, member_id=follower.member_id))
     )
     await asyncio.sleep(0)
     assert not waiting.done()
-    mine = await runtime.sync(
+    mine = await coordinator.sync(
         SyncRequest(
             group_id="g",
             generation=1,
@@ -116,70 +118,70 @@ async def test_two_members_share_a_generation_and_get_their_assignments(node: Gr
     )
     assert mine.assignment == b"l"
     assert (await waiting).assignment == b"f"
-    assert runtime.describe("g").state == "Stable"
-    runtime.stop()
+    assert coordinator.describe("g").state == "Stable"
+    coordinator.stop()
 
 
 async def test_a_client_that_can_is_told_its_id_first(node: GroupNode) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     with pytest.raises(MainstemError) as refusal:
-        await runtime.join(join_request(id_required=True))
+        await coordinator.join(join_request(id_required=True))
     assert refusal.value.code is ErrorCode.MEMBER_ID_REQUIRED
-    joined = await runtime.join(join_request(refusal.value.subject, id_required=True))
+    joined = await coordinator.join(join_request(refusal.value.subject, id_required=True))
     assert joined.member_id == refusal.value.subject
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_a_cancelled_join_leaves_no_waiter_and_its_member_dies_of_silence(
     node: GroupNode,
 ) -> None:
-    runtime = node.start()
-    waiting = asyncio.ensure_future(runtime.join(join_request(session_timeout_ms=50)))
+    coordinator = node.start()
+    waiting = asyncio.ensure_future(coordinator.join(join_request(session_timeout_ms=50)))
     await asyncio.sleep(0.005)
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await waiting
-    assert runtime.describe("g").members
+    assert coordinator.describe("g").members
     await asyncio.sleep(0.2)
-    assert runtime.describe("g").state == "Empty"
-    runtime.stop()
+    assert coordinator.describe("g").state == "Empty"
+    coordinator.stop()
 
 
 async def test_the_session_of_a_silent_member_ends(node: GroupNode) -> None:
-    runtime = node.start()
-    joined = await become_stable(runtime, session_timeout_ms=80)
+    coordinator = node.start()
+    joined = await become_stable(coordinator, session_timeout_ms=80)
     beat = HeartbeatRequest(group_id="g", generation=1, member_id=joined.member_id)
     for _ in range(4):
         await asyncio.sleep(0.04)
-        runtime.heartbeat(beat)
+        coordinator.heartbeat(beat)
     await asyncio.sleep(0.2)
     with pytest.raises(MainstemError) as refusal:
-        runtime.heartbeat(beat)
+        coordinator.heartbeat(beat)
     assert refusal.value.code is ErrorCode.UNKNOWN_MEMBER
-    assert runtime.describe("g").state == "Empty"
-    runtime.stop()
+    assert coordinator.describe("g").state == "Empty"
+    coordinator.stop()
 
 
 async def test_a_commit_is_answered_when_it_is_safe_and_not_before(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    stream = node.stream_of(coordinator)
     stream.is_synced = False
-    commit = asyncio.ensure_future(runtime.commit_offsets(commit_request(2)))
-    fetch = asyncio.ensure_future(position(runtime))
+    commit = asyncio.ensure_future(coordinator.commit_offsets(commit_request(2)))
+    fetch = asyncio.ensure_future(position(coordinator))
     await asyncio.sleep(0.01)
     assert not commit.done()
     assert not fetch.done(), "a position that might be lost was told"
     stream.commit()
     assert await commit == [None]
     assert await fetch == 2
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_an_assignment_is_told_when_it_is_safe_and_not_before(node: GroupNode) -> None:
-    runtime = node.start()
-    joined = await runtime.join(join_request())
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    joined = await coordinator.join(join_request())
+    stream = node.stream_of(coordinator)
     stream.is_synced = False
     request = SyncRequest(
         group_id="g",
@@ -187,66 +189,66 @@ async def test_an_assignment_is_told_when_it_is_safe_and_not_before(node: GroupN
         member_id=joined.member_id,
         assignments=((joined.member_id, b"all"),),
     )
-    first = asyncio.ensure_future(runtime.sync(request))
-    again = asyncio.ensure_future(runtime.sync(request))
+    first = asyncio.ensure_future(coordinator.sync(request))
+    again = asyncio.ensure_future(coordinator.sync(request))
     await asyncio.sleep(0.01)
     assert not first.done()
     assert not again.done()
     stream.commit()
     assert (await first).assignment == (await again).assignment == b"all"
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_a_full_disk_refuses_a_commit_and_changes_nothing(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    node.stream_of(runtime).refusal = FULL
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    node.stream_of(coordinator).refusal = FULL
     with pytest.raises(MainstemError) as refusal:
-        await runtime.commit_offsets(commit_request(2))
+        await coordinator.commit_offsets(commit_request(2))
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
-    assert await position(runtime) == 1
-    node.stream_of(runtime).refusal = None
-    await runtime.commit_offsets(commit_request(3))
-    assert await position(runtime) == 3
-    runtime.stop()
+    assert await position(coordinator) == 1
+    node.stream_of(coordinator).refusal = None
+    await coordinator.commit_offsets(commit_request(3))
+    assert await position(coordinator) == 3
+    coordinator.stop()
 
 
 async def test_a_commit_that_storage_loses_is_not_acknowledged(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    stream = node.stream_of(coordinator)
     stream.is_synced = False
-    commit = asyncio.ensure_future(runtime.commit_offsets(commit_request(2)))
+    commit = asyncio.ensure_future(coordinator.commit_offsets(commit_request(2)))
     await asyncio.sleep(0.01)
     stream.commit(Unavailable(ErrorCode.STORAGE_FAILED, "fsync"))
     with pytest.raises(MainstemError):
         await commit
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_a_commit_is_refused_when_too_many_wait_for_the_disk(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    stream = node.stream_of(coordinator)
     stream.is_synced, stream.waiting_max = False, 1
-    first = asyncio.ensure_future(runtime.commit_offsets(commit_request(2)))
+    first = asyncio.ensure_future(coordinator.commit_offsets(commit_request(2)))
     await asyncio.sleep(0)
     with pytest.raises(MainstemError) as refusal:
-        await runtime.commit_offsets(commit_request(3))
+        await coordinator.commit_offsets(commit_request(3))
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
     stream.commit()
     assert await first == [None]
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_groups_and_positions_are_there_after_a_restart(node: GroupNode) -> None:
-    runtime = node.start()
-    joined = await become_stable(runtime)
+    coordinator = node.start()
+    joined = await become_stable(coordinator)
     for offset in range(100):
-        await runtime.commit_offsets(
+        await coordinator.commit_offsets(
             commit_request(offset, offset % 3, generation=1, member_id=joined.member_id)
         )
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     assert [await position(again, p) for p in range(3)] == [99, 97, 98]
     again.heartbeat(HeartbeatRequest(group_id="g", generation=1, member_id=joined.member_id))
     [member] = again.describe("g").members
@@ -255,9 +257,9 @@ async def test_groups_and_positions_are_there_after_a_restart(node: GroupNode) -
 
 
 async def test_requests_are_refused_while_their_shard_loads(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    runtime.stop()
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    coordinator.stop()
     again = node.start()
     for ask in (lambda: again.describe("g"), again.list):
         with pytest.raises(MainstemError) as refusal:
@@ -274,15 +276,15 @@ async def test_requests_are_refused_while_their_shard_loads(node: GroupNode) -> 
 async def test_a_damaged_shard_is_unavailable_and_never_half_loaded(
     node: GroupNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    await runtime.commit_offsets(commit_request(2))
-    stream = node.stream_of(runtime)
-    runtime.stop()
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    await coordinator.commit_offsets(commit_request(2))
+    stream = node.stream_of(coordinator)
+    coordinator.stop()
     damaged = bytearray(stream.batches[1])
     damaged[-1] ^= 1
     stream.batches[1] = bytes(damaged)
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     with pytest.raises(MainstemError) as refusal:
         await position(again)
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
@@ -293,12 +295,12 @@ async def test_a_damaged_shard_is_unavailable_and_never_half_loaded(
 async def test_a_shard_whose_damaged_bytes_were_copied_anew_is_served_again(
     node: GroupNode,
 ) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(1))
-    stream = node.stream_of(runtime)
-    runtime.stop()
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(1))
+    stream = node.stream_of(coordinator)
+    coordinator.stop()
     stream.missing = Corrupt("the checksum does not match")
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     with pytest.raises(MainstemError) as refusal:
         await position(again)
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
@@ -309,41 +311,41 @@ async def test_a_shard_whose_damaged_bytes_were_copied_anew_is_served_again(
 
 
 async def test_the_internal_topic_is_made_once_by_the_first_who_stores(node: GroupNode) -> None:
-    runtime = node.start()
-    assert list(runtime.list()) == []
-    assert await position(runtime) == NO_OFFSET
+    coordinator = node.start()
+    assert list(coordinator.list()) == []
+    assert await position(coordinator) == NO_OFFSET
     with pytest.raises(MainstemError) as refusal:
-        runtime.describe("g")
+        coordinator.describe("g")
     assert refusal.value.code is ErrorCode.UNKNOWN_GROUP
     assert node.created == 0
-    await asyncio.gather(*(runtime.commit_offsets(commit_request(n)) for n in range(5)))
+    await asyncio.gather(*(coordinator.commit_offsets(commit_request(n)) for n in range(5)))
     assert node.created == 1
-    runtime.stop()
+    coordinator.stop()
 
 
 async def test_a_topic_that_cannot_be_made_is_tried_again_later(node: GroupNode) -> None:
     async def fail() -> None:
         raise FULL
 
-    runtime = node.start()
+    coordinator = node.start()
     node.before_creation = fail
     with pytest.raises(MainstemError) as refusal:
-        await runtime.commit_offsets(commit_request(1))
+        await coordinator.commit_offsets(commit_request(1))
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
     node.before_creation = None
-    await runtime.commit_offsets(commit_request(1))
-    assert await position(runtime) == 1
-    runtime.stop()
+    await coordinator.commit_offsets(commit_request(1))
+    assert await position(coordinator) == 1
+    coordinator.stop()
 
 
 async def test_positions_in_a_deleted_topic_are_forgotten_for_good(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(5))
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(5))
     del node.topics.counts["t"]
-    runtime.topic_deleted("t")
-    assert await position(runtime) == NO_OFFSET
+    coordinator.topic_deleted("t")
+    assert await position(coordinator) == NO_OFFSET
     node.topics.counts["t"] = 3
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     assert await position(again) == NO_OFFSET
     again.stop()
 
@@ -351,96 +353,99 @@ async def test_positions_in_a_deleted_topic_are_forgotten_for_good(node: GroupNo
 async def test_positions_in_a_topic_that_vanished_while_the_node_was_down_are_forgotten(
     node: GroupNode,
 ) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(5))
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(5))
     del node.topics.counts["t"]
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     node.topics.counts["t"] = 3
     assert await position(again) == NO_OFFSET
     again.stop()
 
 
 async def test_expired_positions_are_swept(node: GroupNode) -> None:
-    runtime = node.start(
+    coordinator = node.start(
         GroupSettings(
             offsets_partitions=PARTITIONS,
             offsets_retention_ms=40,
             offsets_retention_check_ms=20,
         )
     )
-    await runtime.commit_offsets(commit_request(5))
-    assert await position(runtime) == 5
+    await coordinator.commit_offsets(commit_request(5))
+    assert await position(coordinator) == 5
     await asyncio.sleep(0.15)
-    assert await position(runtime) == NO_OFFSET
-    assert list(runtime.list()) == []
-    runtime.stop()
+    assert await position(coordinator) == NO_OFFSET
+    assert list(coordinator.list()) == []
+    coordinator.stop()
 
 
 async def test_a_large_commit_is_stored_in_pieces_and_loaded_whole(node: GroupNode) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     note = "n" * 4_000
     offsets = tuple(OffsetToCommit("t", p, p, metadata=note) for p in range(400))
     node.topics.counts["t"] = 400
     assert (
-        await runtime.commit_offsets(CommitRequest(group_id="g", offsets=offsets)) == [None] * 400
+        await coordinator.commit_offsets(CommitRequest(group_id="g", offsets=offsets))
+        == [None] * 400
     )
-    stream = node.stream_of(runtime)
+    stream = node.stream_of(coordinator)
     assert len(stream.batches) > 1
     assert max(map(len, stream.batches)) < 1_000_000
-    again = await node.restart(runtime)
+    again = await node.restart(coordinator)
     assert len(await again.fetch_offsets("g", None)) == 400
     again.stop()
 
 
 async def test_a_stopping_node_sends_everybody_away(node: GroupNode) -> None:
-    runtime = node.start()
-    waiting = asyncio.ensure_future(runtime.join(join_request()))
+    coordinator = node.start()
+    waiting = asyncio.ensure_future(coordinator.join(join_request()))
     await asyncio.sleep(0.005)
-    runtime.stop()
+    coordinator.stop()
     with pytest.raises(MainstemError) as refusal:
         await waiting
     assert refusal.value.code is ErrorCode.COORDINATOR_UNAVAILABLE
     with pytest.raises(MainstemError):
-        await runtime.join(join_request())
+        await coordinator.join(join_request())
 
 
 async def test_a_member_that_leaves_makes_room_and_an_empty_group_can_be_deleted(
     node: GroupNode,
 ) -> None:
-    runtime = node.start()
-    joined = await become_stable(runtime)
+    coordinator = node.start()
+    joined = await become_stable(coordinator)
     with pytest.raises(MainstemError) as refusal:
-        await runtime.delete("g")
+        await coordinator.delete("g")
     assert refusal.value.code is ErrorCode.GROUP_NOT_EMPTY
-    assert await runtime.leave("g", [LeavingMember(joined.member_id), LeavingMember("nobody")]) == [
+    assert await coordinator.leave(
+        "g", [LeavingMember(joined.member_id), LeavingMember("nobody")]
+    ) == [
         None,
         ErrorCode.UNKNOWN_MEMBER,
     ]
-    await runtime.delete("g")
-    assert list(runtime.list()) == []
-    runtime.stop()
+    await coordinator.delete("g")
+    assert list(coordinator.list()) == []
+    coordinator.stop()
 
 
 async def test_lists_are_filtered_by_state_and_type_in_any_case(node: GroupNode) -> None:
-    runtime = node.start()
-    await become_stable(runtime)
-    await runtime.commit_offsets(commit_request(1, group_id="simple"))
+    coordinator = node.start()
+    await become_stable(coordinator)
+    await coordinator.commit_offsets(commit_request(1, group_id="simple"))
 
     def named(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> set[str]:
-        return {line.group_id for line in runtime.list(states, types)}
+        return {line.group_id for line in coordinator.list(states, types)}
 
     assert named() == {"g", "simple"}
     assert named(("stable",)) == {"g"}
     assert named(("Empty", "Dead")) == {"simple"}
     assert named((), ("CLASSIC",)) == {"g", "simple"}
     assert named((), ("consumer",)) == set()
-    runtime.stop()
+    coordinator.stop()
 
 
 @pytest.mark.parametrize("group_id", ["", "g" * 1_001])
 async def test_a_group_needs_a_name_of_sensible_length(node: GroupNode, group_id: str) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     with pytest.raises(MainstemError) as refusal:
-        await runtime.join(join_request(group_id=group_id))
+        await coordinator.join(join_request(group_id=group_id))
     assert refusal.value.code is ErrorCode.INVALID_GROUP
-    runtime.stop()
+    coordinator.stop()

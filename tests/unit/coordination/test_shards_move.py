@@ -33,42 +33,42 @@ def copy_of(stream: MemoryStream) -> MemoryStream:
     return made
 
 
-async def offset_of(runtime: GroupCoordinator) -> int:
-    [fetched] = await runtime.fetch_offsets("g", [("t", 0)])
+async def offset_of(coordinator: GroupCoordinator) -> int:
+    [fetched] = await coordinator.fetch_offsets("g", [("t", 0)])
     return fetched.committed.offset
 
 
 async def without_its_files(node: GroupNode) -> tuple[GroupCoordinator, MemoryStream]:
     """A node that begins while the stream of a group is being copied to it."""
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(7))
-    stream = node.stream_of(runtime)
-    runtime.stop()
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(7))
+    stream = node.stream_of(coordinator)
+    coordinator.stop()
     stream.missing = Unavailable(ErrorCode.WRITER_UNAVAILABLE, "range 0 is being copied")
     return node.start(), stream
 
 
-def is_ready(runtime: GroupCoordinator, partition: int) -> bool:
+def is_ready(coordinator: GroupCoordinator, partition: int) -> bool:
     try:
-        return runtime.shards.in_partition(partition).is_ready
+        return coordinator.shards.in_partition(partition).is_ready
     except Unavailable:
         return False
 
 
 async def test_a_group_is_refused_where_another_node_keeps_it(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(7))
-    runtime.shards.closed(runtime.coordinator_partition("g"))
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(7))
+    coordinator.shards.closed(coordinator.coordinator_partition("g"))
     with pytest.raises(Unavailable) as refused:
-        await runtime.commit_offsets(commit_request(8))
+        await coordinator.commit_offsets(commit_request(8))
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_shard_that_comes_back_knows_what_was_committed_meanwhile(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(7))
-    partition = runtime.coordinator_partition("g")
-    runtime.shards.closed(partition)
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(7))
+    partition = coordinator.coordinator_partition("g")
+    coordinator.shards.closed(partition)
     # Another node keeps it for a while.
     elsewhere = new_node()
     elsewhere.topics.counts = dict(node.topics.counts)
@@ -78,9 +78,9 @@ async def test_a_shard_that_comes_back_knows_what_was_committed_meanwhile(node: 
     assert await offset_of(successor) == 7
     await successor.commit_offsets(commit_request(9))
     node.streams[partition] = copy_of(elsewhere.streams[partition])
-    runtime.shards.opened(partition)
-    await loaded(runtime)
-    assert await offset_of(runtime) == 9
+    coordinator.shards.opened(partition)
+    await loaded(coordinator)
+    assert await offset_of(coordinator) == 9
 
 
 async def test_a_shard_waits_for_files_that_are_copied_and_holds_up_no_other(
@@ -128,29 +128,29 @@ async def test_a_shard_that_goes_while_it_waits_is_let_go(node: GroupNode) -> No
 
 
 async def test_a_stream_that_is_open_already_is_not_loaded_again(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(7))
-    partition = runtime.coordinator_partition("g")
-    before = runtime.shards.in_partition(partition)
-    runtime.shards.opened(partition)
-    assert runtime.shards.in_partition(partition) is before
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(7))
+    partition = coordinator.coordinator_partition("g")
+    before = coordinator.shards.in_partition(partition)
+    coordinator.shards.opened(partition)
+    assert coordinator.shards.in_partition(partition) is before
 
 
 async def test_who_waits_in_a_shard_that_goes_is_told_to_look_elsewhere(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.commit_offsets(commit_request(7))
-    waiting = asyncio.ensure_future(runtime.join(join_request()))
+    coordinator = node.start()
+    await coordinator.commit_offsets(commit_request(7))
+    waiting = asyncio.ensure_future(coordinator.join(join_request()))
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    runtime.shards.closed(runtime.coordinator_partition("g"))
+    coordinator.shards.closed(coordinator.coordinator_partition("g"))
     with pytest.raises(MainstemError) as refused:
         await waiting
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
 async def test_only_partitions_that_are_written_here_have_shards(node: GroupNode) -> None:
-    runtime = node.start()
-    partition = runtime.coordinator_partition("g")
+    coordinator = node.start()
+    partition = coordinator.coordinator_partition("g")
 
     class Elsewhere(list[MemoryStream]):
         def __getitem__(self, index: Any) -> Any:
@@ -160,6 +160,6 @@ async def test_only_partitions_that_are_written_here_have_shards(node: GroupNode
 
     node.streams = Elsewhere(node.streams)
     with pytest.raises(Unavailable) as refused:
-        await runtime.commit_offsets(commit_request(7))
+        await coordinator.commit_offsets(commit_request(7))
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    assert len(runtime.shards.all()) == len(node.streams) - 1
+    assert len(coordinator.shards.all()) == len(node.streams) - 1

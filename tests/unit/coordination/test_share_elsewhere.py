@@ -32,7 +32,7 @@ class TwoNodes:
         self.asked = 0
         self.groups = {number: GroupNode({"t": 1}).coordinator() for number in (ONE, TWO)}
         self.stores = {
-            number: ShareStatePersister(number, self, groups.sharers, lambda _: self.leads)
+            number: ShareStatePersister(number, self, groups.share_groups, lambda _: self.leads)
             for number, groups in self.groups.items()
         }
 
@@ -40,7 +40,7 @@ class TwoNodes:
         for groups in self.groups.values():
             groups.start()
         heartbeat = ShareHeartbeat(group_id="g", member_id="m", epoch=0, topics=("t",))
-        await self.groups[ONE].sharers.heartbeat(heartbeat)
+        await self.groups[ONE].share_groups.heartbeat(heartbeat)
 
     async def ask(
         self, node: NodeId, service: PeerService, chunks: Sequence[Chunk], *, timeout_s: float
@@ -77,7 +77,7 @@ async def test_a_coordinator_that_moves_is_followed(cluster: TwoNodes) -> None:
     asyncio.get_running_loop().call_later(1.0, setattr, cluster, "leads", ONE)
     cluster.refusals = [Unavailable(ErrorCode.NOT_COORDINATOR, "not here")]
     await cluster.stores[TWO].write("g", cluster.place, STATE)
-    assert cluster.groups[ONE].sharers.states("g")[cluster.place] == STATE
+    assert cluster.groups[ONE].share_groups.states("g")[cluster.place] == STATE
 
 
 async def test_without_a_coordinator_the_writer_gives_up_after_a_while(cluster: TwoNodes) -> None:

@@ -90,11 +90,14 @@ def node() -> GroupNode:
 
 
 async def beat(
-    runtime: GroupCoordinator, member_id: str, epoch: int = 0, topics: tuple[str, ...] | None = None
+    coordinator: GroupCoordinator,
+    member_id: str,
+    epoch: int = 0,
+    topics: tuple[str, ...] | None = None,
 ) -> ShareAnswer:
     if epoch == 0 and topics is None:
         topics = ("t",)
-    return await runtime.sharers.heartbeat(
+    return await coordinator.share_groups.heartbeat(
         ShareHeartbeat(group_id="g", member_id=member_id, epoch=epoch, topics=topics)
     )
 
@@ -106,66 +109,66 @@ async def refused(work: Awaitable[Any]) -> ErrorCode:
 
 
 async def test_members_share_what_they_read_and_hear_of_changes(node: GroupNode) -> None:
-    runtime = node.start()
-    a = await beat(runtime, "a")
+    coordinator = node.start()
+    a = await beat(coordinator, "a")
     assert a.assigned == {node.topics.id_of("t"): frozenset(range(4))}
-    b = await beat(runtime, "b")
+    b = await beat(coordinator, "b")
     assert (a.epoch, b.epoch) == (1, 2)
-    told = await beat(runtime, "a", a.epoch)
+    told = await beat(coordinator, "a", a.epoch)
     assert told.epoch == 2
     assert sum(map(len, (told.assigned or {}).values())) == 2
-    assert (await beat(runtime, "a", 2)).assigned is None
+    assert (await beat(coordinator, "a", 2)).assigned is None
     node.topics.counts["t"] = 6
-    runtime.topic_changed("t")
-    grown = await beat(runtime, "a", 2)
+    coordinator.topic_changed("t")
+    grown = await beat(coordinator, "a", 2)
     assert (grown.epoch, sum(map(len, (grown.assigned or {}).values()))) == (3, 3)
 
 
 async def test_a_member_leaves_or_is_silent_for_too_long(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
-    await beat(runtime, "b")
-    assert (await beat(runtime, "b", -1)).epoch == -1
-    assert [m.member_id for m in runtime.sharers.describe("g").members] == ["a"]
+    coordinator = node.start()
+    await beat(coordinator, "a")
+    await beat(coordinator, "b")
+    assert (await beat(coordinator, "b", -1)).epoch == -1
+    assert [m.member_id for m in coordinator.share_groups.describe("g").members] == ["a"]
     await asyncio.sleep(46)
-    assert runtime.sharers.describe("g").state == "Empty"
-    assert await refused(beat(runtime, "a", 1)) is ErrorCode.UNKNOWN_MEMBER
+    assert coordinator.share_groups.describe("g").state == "Empty"
+    assert await refused(beat(coordinator, "a", 1)) is ErrorCode.UNKNOWN_MEMBER
 
 
 async def test_members_and_states_outlive_a_restart(node: GroupNode) -> None:
-    runtime = node.start()
-    a = await beat(runtime, "a")
-    await runtime.sharers.write("g", node.place, STATE)
-    runtime = await node.restart(runtime)
-    state = await runtime.sharers.read("g", node.place, 4)
+    coordinator = node.start()
+    a = await beat(coordinator, "a")
+    await coordinator.share_groups.write("g", node.place, STATE)
+    coordinator = await node.restart(coordinator)
+    state = await coordinator.share_groups.read("g", node.place, 4)
     assert state is not None
     assert state.share == STATE.share
-    again = await beat(runtime, "a", a.epoch)
+    again = await beat(coordinator, "a", a.epoch)
     assert (again.epoch, again.assigned) == (a.epoch, a.assigned)
 
 
 async def test_a_member_of_a_later_epoch_has_to_join_again(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
-    assert await refused(beat(runtime, "a", 9)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert await refused(beat(runtime, "a", -2)) is ErrorCode.INVALID_REQUEST
-    assert await refused(beat(runtime, "", 0)) is ErrorCode.INVALID_REQUEST
-    assert await refused(beat(runtime, "b", 0, ())) is ErrorCode.INVALID_REQUEST
+    coordinator = node.start()
+    await beat(coordinator, "a")
+    assert await refused(beat(coordinator, "a", 9)) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert await refused(beat(coordinator, "a", -2)) is ErrorCode.INVALID_REQUEST
+    assert await refused(beat(coordinator, "", 0)) is ErrorCode.INVALID_REQUEST
+    assert await refused(beat(coordinator, "b", 0, ())) is ErrorCode.INVALID_REQUEST
 
 
 async def test_a_full_group_takes_nobody_else(node: GroupNode) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     for member in "abc":
-        await beat(runtime, member)
-    assert await refused(beat(runtime, "d")) is ErrorCode.GROUP_FULL
-    await beat(runtime, "a")
+        await beat(coordinator, member)
+    assert await refused(beat(coordinator, "d")) is ErrorCode.GROUP_FULL
+    await beat(coordinator, "a")
 
 
 async def test_a_state_is_stored_before_it_is_answered(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
+    coordinator = node.start()
+    await beat(coordinator, "a")
     node.stream.is_synced = False
-    waiting = asyncio.ensure_future(runtime.sharers.write("g", node.place, STATE))
+    waiting = asyncio.ensure_future(coordinator.share_groups.write("g", node.place, STATE))
     await asyncio.sleep(1)
     assert not waiting.done()
     node.stream.commit()
@@ -173,98 +176,98 @@ async def test_a_state_is_stored_before_it_is_answered(node: GroupNode) -> None:
 
 
 async def test_a_former_writer_of_a_partition_is_refused(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
+    coordinator = node.start()
+    await beat(coordinator, "a")
     old = ShareState(SavedSharePartition(1), 0, leader_epoch=4)
-    await runtime.sharers.write("g", node.place, old)
-    taken = await runtime.sharers.read("g", node.place, 5)
+    await coordinator.share_groups.write("g", node.place, old)
+    taken = await coordinator.share_groups.read("g", node.place, 5)
     assert taken is not None
     assert (taken.share, taken.leader_epoch) == (SavedSharePartition(1), 5)
     for work in (
-        runtime.sharers.write("g", node.place, old),
-        runtime.sharers.read("g", node.place, 4),
+        coordinator.share_groups.write("g", node.place, old),
+        coordinator.share_groups.read("g", node.place, 4),
     ):
         assert await refused(work) is ErrorCode.FENCED_EPOCH
 
 
 async def test_a_state_that_was_overtaken_on_its_way_is_refused(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
+    coordinator = node.start()
+    await beat(coordinator, "a")
     first, second = (ShareState(SavedSharePartition(n), 0, 0, version=n) for n in (1, 2))
-    await runtime.sharers.write("g", node.place, second)
-    await runtime.sharers.write("g", node.place, second)  # tried again: no harm
-    late = runtime.sharers.write("g", node.place, first)
+    await coordinator.share_groups.write("g", node.place, second)
+    await coordinator.share_groups.write("g", node.place, second)  # tried again: no harm
+    late = coordinator.share_groups.write("g", node.place, first)
     assert await refused(late) is ErrorCode.FENCED_EPOCH
-    await runtime.sharers.read("g", node.place, 0)
-    late = runtime.sharers.write("g", node.place, second)
+    await coordinator.share_groups.read("g", node.place, 0)
+    late = coordinator.share_groups.write("g", node.place, second)
     assert await refused(late) is ErrorCode.FENCED_EPOCH
 
 
 async def test_where_a_group_stands_is_moved_and_forgotten_only_without_members(
     node: GroupNode,
 ) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
+    coordinator = node.start()
+    await beat(coordinator, "a")
     before = ShareState(SavedSharePartition(5), 0, 0)
-    await runtime.sharers.write("g", node.place, before)
+    await coordinator.share_groups.write("g", node.place, before)
     move = [(node.place, 1)]
-    assert await refused(runtime.sharers.move("g", move)) is ErrorCode.GROUP_NOT_EMPTY
-    await beat(runtime, "a", -1)
-    await runtime.sharers.move("g", move)
-    assert runtime.sharers.states("g")[node.place].share.start == 1
-    late = runtime.sharers.write("g", node.place, before)
+    assert await refused(coordinator.share_groups.move("g", move)) is ErrorCode.GROUP_NOT_EMPTY
+    await beat(coordinator, "a", -1)
+    await coordinator.share_groups.move("g", move)
+    assert coordinator.share_groups.states("g")[node.place].share.start == 1
+    late = coordinator.share_groups.write("g", node.place, before)
     assert await refused(late) is ErrorCode.FENCED_EPOCH
-    await runtime.sharers.forget("g", [node.place[0]])
-    assert runtime.sharers.states("g") == {}
+    await coordinator.share_groups.forget("g", [node.place[0]])
+    assert coordinator.share_groups.states("g") == {}
 
 
 async def test_a_group_that_is_moved_before_anybody_joined_is_made(node: GroupNode) -> None:
-    runtime = node.start()
-    await runtime.sharers.move("g", [(node.place, 3)])
-    assert runtime.sharers.describe("g").state == "Empty"
-    again = await node.restart(runtime)
-    assert again.sharers.states("g")[node.place].share.start == 3
+    coordinator = node.start()
+    await coordinator.share_groups.move("g", [(node.place, 3)])
+    assert coordinator.share_groups.describe("g").state == "Empty"
+    again = await node.restart(coordinator)
+    assert again.share_groups.states("g")[node.place].share.start == 3
     answer = await beat(again, "a")
     assert answer.epoch == 1
 
 
 async def test_a_group_of_another_kind_is_not_moved_as_a_share_group(node: GroupNode) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     commit = CommitRequest(group_id="g", offsets=(OffsetToCommit("t", 0, 1),))
-    await runtime.commit_offsets(commit)
-    move = runtime.sharers.move("g", [(node.place, 3)])
+    await coordinator.commit_offsets(commit)
+    move = coordinator.share_groups.move("g", [(node.place, 3)])
     assert await refused(move) is ErrorCode.UNKNOWN_GROUP
 
 
 async def test_a_topic_that_is_gone_takes_its_states_along(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
-    await runtime.sharers.write("g", node.place, STATE)
+    coordinator = node.start()
+    await beat(coordinator, "a")
+    await coordinator.share_groups.write("g", node.place, STATE)
     node.topics.recreate("t", 2)
-    runtime.topic_deleted("t")
-    assert runtime.sharers.states("g") == {}
-    told = await beat(runtime, "a", 1)
+    coordinator.topic_deleted("t")
+    assert coordinator.share_groups.states("g") == {}
+    told = await beat(coordinator, "a", 1)
     assert told.assigned == {node.topics.id_of("t"): frozenset({0, 1})}
 
 
 async def test_share_groups_are_listed_and_deleted_like_all_others(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
-    [line] = runtime.list(types=["Share"])
+    coordinator = node.start()
+    await beat(coordinator, "a")
+    [line] = coordinator.list(types=["Share"])
     assert (line.group_id, line.state, line.type) == ("g", "Stable", "share")
-    assert await refused(runtime.delete("g")) is ErrorCode.GROUP_NOT_EMPTY
-    await beat(runtime, "a", -1)
-    await runtime.sharers.write("g", node.place, STATE)
-    await runtime.delete("g")
-    runtime = await node.restart(runtime)
-    assert runtime.list() == []
-    late = runtime.sharers.write("g", node.place, STATE)
+    assert await refused(coordinator.delete("g")) is ErrorCode.GROUP_NOT_EMPTY
+    await beat(coordinator, "a", -1)
+    await coordinator.share_groups.write("g", node.place, STATE)
+    await coordinator.delete("g")
+    coordinator = await node.restart(coordinator)
+    assert coordinator.list() == []
+    late = coordinator.share_groups.write("g", node.place, STATE)
     assert await refused(late) is ErrorCode.UNKNOWN_GROUP
 
 
 async def test_a_group_is_of_one_kind(node: GroupNode) -> None:
-    runtime = node.start()
-    await beat(runtime, "a")
+    coordinator = node.start()
+    await beat(coordinator, "a")
     join = JoinRequest(
         group_id="g",
         session_timeout_ms=10_000,
@@ -272,7 +275,7 @@ async def test_a_group_is_of_one_kind(node: GroupNode) -> None:
         protocol_type="consumer",
         protocols=(("range", b""),),
     )
-    assert await refused(runtime.join(join)) is ErrorCode.INCONSISTENT_PROTOCOL
+    assert await refused(coordinator.join(join)) is ErrorCode.INCONSISTENT_PROTOCOL
     heartbeat = ConsumerHeartbeat(
         group_id="g",
         member_id="b",
@@ -282,18 +285,18 @@ async def test_a_group_is_of_one_kind(node: GroupNode) -> None:
         rebalance_timeout_ms=1_000,
         makes_id=True,
     )
-    refusal = await refused(runtime.consumers.heartbeat(heartbeat))
+    refusal = await refused(coordinator.consumers.heartbeat(heartbeat))
     assert refusal is ErrorCode.UNKNOWN_GROUP
     commit = CommitRequest(group_id="g", offsets=())
-    assert await refused(runtime.commit_offsets(commit)) is ErrorCode.UNKNOWN_GROUP
+    assert await refused(coordinator.commit_offsets(commit)) is ErrorCode.UNKNOWN_GROUP
     with pytest.raises(MainstemError):
-        runtime.describe("g")
+        coordinator.describe("g")
     other = CommitRequest(group_id="classic", offsets=())
-    await runtime.commit_offsets(other)
+    await coordinator.commit_offsets(other)
 
 
 async def test_a_group_sets_its_own_times_within_what_the_node_allows(node: GroupNode) -> None:
-    runtime = node.start()
+    coordinator = node.start()
     node.topics.of_groups["g"] = {
         "share.heartbeat.interval.ms": "7000",
         "share.record.lock.duration.ms": "999999",
@@ -302,8 +305,8 @@ async def test_a_group_sets_its_own_times_within_what_the_node_allows(node: Grou
         "share.isolation.level": "read_committed",
         "share.auto.offset.reset": "by_duration:PT1M",
     }
-    assert (await beat(runtime, "a")).heartbeat_interval_ms == 7_000
-    configs = runtime.sharers.configs
+    assert (await beat(coordinator, "a")).heartbeat_interval_ms == 7_000
+    configs = coordinator.share_groups.configs
     rules = configs.rules("g")
     assert (rules.lock_duration_ms, rules.delivery_limit, rules.renews) == (60_000, 3, False)
     assert configs.committed_only("g")

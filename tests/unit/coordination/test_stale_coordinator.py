@@ -58,24 +58,24 @@ def _refused(code: ErrorCode) -> "pytest.RaisesExc[MainstemError]":
 
 async def test_a_position_is_not_told_without_a_lease() -> None:
     node = classic.new_node()
-    runtime = node.start()
-    await runtime.commit_offsets(classic.commit_request(7))
+    coordinator = node.start()
+    await coordinator.commit_offsets(classic.commit_request(7))
     lapse(*node.streams)
     with loading():
-        await classic.position(runtime)
+        await classic.position(coordinator)
     renew(*node.streams)
-    assert await classic.position(runtime) == 7
+    assert await classic.position(coordinator) == 7
 
 
 async def test_whoever_waited_for_a_position_is_refused_if_the_lease_ended_meanwhile() -> None:
     node = classic.new_node()
-    runtime = node.start()
-    await runtime.commit_offsets(classic.commit_request(7))
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    await coordinator.commit_offsets(classic.commit_request(7))
+    stream = node.stream_of(coordinator)
     stream.is_synced = False
-    committing = asyncio.create_task(runtime.commit_offsets(classic.commit_request(8)))
+    committing = asyncio.create_task(coordinator.commit_offsets(classic.commit_request(8)))
     await asyncio.sleep(0)
-    fetching = asyncio.create_task(classic.position(runtime))
+    fetching = asyncio.create_task(classic.position(coordinator))
     await asyncio.sleep(0.001)
     lapse(stream)
     stream.commit()
@@ -86,15 +86,15 @@ async def test_whoever_waited_for_a_position_is_refused_if_the_lease_ended_meanw
 
 async def test_whoever_waited_for_a_position_is_sent_to_the_node_that_coordinates_now() -> None:
     node = classic.new_node()
-    runtime = node.start()
-    await runtime.commit_offsets(classic.commit_request(7))
-    stream = node.stream_of(runtime)
+    coordinator = node.start()
+    await coordinator.commit_offsets(classic.commit_request(7))
+    stream = node.stream_of(coordinator)
     stream.is_synced = False
-    committing = asyncio.create_task(runtime.commit_offsets(classic.commit_request(8)))
+    committing = asyncio.create_task(coordinator.commit_offsets(classic.commit_request(8)))
     await asyncio.sleep(0)
-    fetching = asyncio.create_task(classic.position(runtime))
+    fetching = asyncio.create_task(classic.position(coordinator))
     await asyncio.sleep(0.001)
-    runtime.shards.closed(runtime.coordinator_partition("g"))
+    coordinator.shards.closed(coordinator.coordinator_partition("g"))
     stream.commit()
     with not_coordinator():
         await fetching
@@ -103,61 +103,61 @@ async def test_whoever_waited_for_a_position_is_sent_to_the_node_that_coordinate
 
 async def test_what_replicas_still_take_is_stored_and_answered_without_a_lease() -> None:
     node = classic.new_node()
-    runtime = node.start()
-    await runtime.commit_offsets(classic.commit_request(7))
+    coordinator = node.start()
+    await coordinator.commit_offsets(classic.commit_request(7))
     lapse(*node.streams)
-    assert await runtime.commit_offsets(classic.commit_request(8)) == [None]
-    joined = await classic.become_stable(runtime)
+    assert await coordinator.commit_offsets(classic.commit_request(8)) == [None]
+    joined = await classic.become_stable(coordinator)
     assert joined.generation == 1
 
 
-async def _sync_again(runtime: GroupCoordinator, joined: JoinAnswer) -> None:
-    await runtime.sync(
+async def _sync_again(coordinator: GroupCoordinator, joined: JoinAnswer) -> None:
+    await coordinator.sync(
         SyncRequest(group_id="g", generation=joined.generation, member_id=joined.member_id)
     )
 
 
-async def _heartbeat(runtime: GroupCoordinator, joined: JoinAnswer) -> None:
-    runtime.heartbeat(
+async def _heartbeat(coordinator: GroupCoordinator, joined: JoinAnswer) -> None:
+    coordinator.heartbeat(
         HeartbeatRequest(group_id="g", generation=joined.generation, member_id=joined.member_id)
     )
 
 
-async def _heartbeat_of_a_stranger(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    runtime.heartbeat(HeartbeatRequest(group_id="g", generation=1, member_id="stranger"))
+async def _heartbeat_of_a_stranger(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    coordinator.heartbeat(HeartbeatRequest(group_id="g", generation=1, member_id="stranger"))
 
 
-async def _sync_of_a_stranger(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    await runtime.sync(SyncRequest(group_id="g", generation=1, member_id="stranger"))
+async def _sync_of_a_stranger(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    await coordinator.sync(SyncRequest(group_id="g", generation=1, member_id="stranger"))
 
 
-async def _join_of_a_stranger(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    await runtime.join(classic.join_request("stranger"))
+async def _join_of_a_stranger(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    await coordinator.join(classic.join_request("stranger"))
 
 
-async def _leave_of_a_stranger(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    await runtime.leave("g", [LeavingMember("stranger", None)])
+async def _leave_of_a_stranger(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    await coordinator.leave("g", [LeavingMember("stranger", None)])
 
 
-async def _commit_of_another_generation(runtime: GroupCoordinator, joined: JoinAnswer) -> None:
+async def _commit_of_another_generation(coordinator: GroupCoordinator, joined: JoinAnswer) -> None:
     request = classic.commit_request(1, generation=99, member_id=joined.member_id)
-    await runtime.commit_offsets(request)
+    await coordinator.commit_offsets(request)
 
 
-async def _delete_offsets(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    await runtime.delete_offsets("g", [("t", 0)])
+async def _delete_offsets(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    await coordinator.delete_offsets("g", [("t", 0)])
 
 
-async def _delete_group(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    await runtime.delete("g")
+async def _delete_group(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    await coordinator.delete("g")
 
 
-async def _describe(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    runtime.describe("g")
+async def _describe(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    coordinator.describe("g")
 
 
-async def _list(runtime: GroupCoordinator, _: JoinAnswer) -> None:
-    runtime.list()
+async def _list(coordinator: GroupCoordinator, _: JoinAnswer) -> None:
+    coordinator.list()
 
 
 @pytest.mark.parametrize(
@@ -180,54 +180,54 @@ async def test_a_group_is_neither_told_of_nor_refused_from_memory(
     ask: Callable[[GroupCoordinator, JoinAnswer], Awaitable[None]],
 ) -> None:
     node = classic.new_node()
-    runtime = node.start()
-    joined = await classic.become_stable(runtime)
+    coordinator = node.start()
+    joined = await classic.become_stable(coordinator)
     lapse(*node.streams)
     with not_coordinator():
-        await ask(runtime, joined)
+        await ask(coordinator, joined)
 
 
 async def test_a_heartbeat_that_is_refused_for_a_lease_is_a_sign_of_life() -> None:
     node = classic.new_node()
-    runtime = node.start()
-    joined = await classic.become_stable(runtime)
+    coordinator = node.start()
+    joined = await classic.become_stable(coordinator)
     lapse(*node.streams)
     for _ in range(4):
         await asyncio.sleep(SESSION_S / 2)
         with not_coordinator():
-            await _heartbeat(runtime, joined)
+            await _heartbeat(coordinator, joined)
     renew(*node.streams)
-    await _heartbeat(runtime, joined)
+    await _heartbeat(coordinator, joined)
 
 
 async def test_a_member_that_is_assigned_by_the_coordinator_is_sent_away_from_a_stale_one() -> None:
     node = GroupNode({"t": 4})
-    runtime = node.start()
-    joined = await consumers.beat(runtime, "m")
-    await consumers.beat(runtime, "m", joined.epoch)
+    coordinator = node.start()
+    joined = await consumers.beat(coordinator, "m")
+    await consumers.beat(coordinator, "m", joined.epoch)
     lapse(node.stream)
     with not_coordinator():
-        await consumers.beat(runtime, "m", joined.epoch)
+        await consumers.beat(coordinator, "m", joined.epoch)
     with not_coordinator():
-        await consumers.beat(runtime, "m", joined.epoch + 5)
+        await consumers.beat(coordinator, "m", joined.epoch + 5)
     with not_coordinator():
-        runtime.consumers.describe("g")
+        coordinator.consumers.describe("g")
     renew(node.stream)
-    await consumers.beat(runtime, "m", joined.epoch)
+    await consumers.beat(coordinator, "m", joined.epoch)
 
 
 async def test_a_classic_member_of_such_a_group_is_sent_away_too() -> None:
     node = GroupNode({"t": 4})
-    runtime = node.start()
-    joined = await consumers.beat(runtime, "m")
+    coordinator = node.start()
+    joined = await consumers.beat(coordinator, "m")
     lapse(node.stream)
     request = HeartbeatRequest(group_id="g", generation=joined.epoch, member_id="stranger")
     with not_coordinator():
-        runtime.heartbeat(request)
+        coordinator.heartbeat(request)
     with not_coordinator():
-        await runtime.leave("g", [LeavingMember("stranger", None)])
+        await coordinator.leave("g", [LeavingMember("stranger", None)])
     with not_coordinator():
-        await runtime.sync(SyncRequest(group_id="g", generation=1, member_id="stranger"))
+        await coordinator.sync(SyncRequest(group_id="g", generation=1, member_id="stranger"))
 
 
 async def test_a_transaction_is_not_looked_at_without_a_lease() -> None:

@@ -13,8 +13,8 @@ from mainstem.log.cleaning.compaction import (
     AbortedTransaction,
     CompactionJob,
     compact,
-    facts_of,
     read_mark,
+    sealed_range_of,
     stored_batches,
 )
 from mainstem.log.cleaning.compaction_plan import (
@@ -332,11 +332,11 @@ def test_the_facts_of_a_range_come_from_its_files(disk: Disk) -> None:
     log = disk.open()
     put(log, (b"a", b"1"), (b"a", None))
     log.seal()
-    facts = facts_of(log)
-    assert (facts.start, facts.until, facts.clean_until, facts.horizon_ms) == (0, 2, 0, None)
-    assert facts.first_timestamp == 1_000
+    sealed = sealed_range_of(log)
+    assert (sealed.start, sealed.until, sealed.clean_until, sealed.horizon_ms) == (0, 2, 0, None)
+    assert sealed.first_timestamp == 1_000
     compact(job(log))
     disk.store.drop_range(log)
     log = disk.store.open_range(STREAM, "orders", 0, epoch=EPOCH, start_offset=0, generation=1)
-    facts = facts_of(log)
-    assert (facts.clean_until, facts.horizon_ms) == (2, NOW + HOUR)
+    sealed = sealed_range_of(log)
+    assert (sealed.clean_until, sealed.horizon_ms) == (2, NOW + HOUR)

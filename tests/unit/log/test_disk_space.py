@@ -100,9 +100,9 @@ def test_space_is_measured_when_as_much_was_written_as_was_free() -> None:
     space.measure = lambda: looks.append(1)
     space.measured(10 * MIB)
     for _ in range(9):
-        space.took(1 * MIB)
+        space.count_written(1 * MIB)
     assert not looks
-    space.took(1 * MIB)
+    space.count_written(1 * MIB)
     assert looks
 
 
@@ -124,7 +124,7 @@ async def test_a_ballast_that_cannot_be_made_is_made_later(
     assert not (tmp_path / BALLAST).exists()
     assert watch.space.free_bytes > 0
     assert not watch.space.is_low, "records need no ballast"
-    await looked(watch, times=3)  # a node that runs
+    await wait_for_measurements(watch, times=3)  # a node that runs
     assert (tmp_path / BALLAST).stat().st_blocks * 512 == 1 * MIB
 
 
@@ -143,9 +143,9 @@ async def test_a_probe_that_cannot_be_written_means_no_room_yet(
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", refusing)
-    await looked(watch, times=1)
+    await wait_for_measurements(watch, times=1)
     assert watch.space.is_low
-    await looked(watch, times=1)
+    await wait_for_measurements(watch, times=1)
     assert not watch.space.is_low
 
 
@@ -163,15 +163,15 @@ async def test_free_space_that_cannot_be_measured_is_as_it_was(
         return real(path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "statvfs", refusing)
-    watch.look()
+    watch.measure_now()
     assert (watch.space.free_bytes, watch.space.is_low) == (before, False)
-    await looked(watch, times=2)
+    await wait_for_measurements(watch, times=2)
     assert not refusals
     assert not watch.space.is_low
 
 
-async def looked(watch: DiskSpaceMonitor, times: int) -> None:
-    """Run a watch until it has looked so often; whatever ends it ends this."""
+async def wait_for_measurements(watch: DiskSpaceMonitor, times: int) -> None:
+    """Run a watch until it has measured so often; whatever ends it ends this."""
     seen = asyncio.Semaphore(0)
     measured = watch.space.measured
 

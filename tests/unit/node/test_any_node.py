@@ -72,7 +72,7 @@ class Local:
     partition_by_id = flush = sizes = delete_records = None
     reader = reader_by_id = nearest = None
 
-    async def look(self, topic: str, partition: int) -> LocalReader:
+    async def open_reader(self, topic: str, partition: int) -> LocalReader:
         self.partition(topic, partition)
         return LocalReader(Shelf(6))
 
@@ -135,10 +135,10 @@ async def test_a_writer_that_has_not_heard_of_a_new_topic_is_asked_again(cluster
     writer = cluster.local[TWO]
     writer.has_heard = False
     asyncio.get_running_loop().call_later(1.0, setattr, writer, "has_heard", True)
-    looked = asyncio.ensure_future(cluster.streams[ONE].look("t", 0))
+    opened = asyncio.ensure_future(cluster.streams[ONE].open_reader("t", 0))
     assert await cluster.append() == 42
     assert writer.stored == [BATCH]
-    assert (await looked).last_stable == 6
+    assert (await opened).last_stable == 6
 
 
 async def test_an_append_that_nobody_takes_waits_for_the_next_writer(cluster: TwoNodes) -> None:
@@ -177,19 +177,19 @@ async def test_what_is_no_append_is_refused(cluster: TwoNodes, body: bytes) -> N
 
 async def test_a_look_shows_what_the_writer_shows(cluster: TwoNodes) -> None:
     cluster.local[ONE].known = 3
-    look = await cluster.streams[ONE].look("t", 0)
-    assert (look.start_offset, look.last_stable) == (0, 6)
-    assert await look.piece(5, 100) == StreamPiece(BATCH, 6, [(5, 6)])
-    assert await look.piece(6, 100) is None
-    assert await look.offset_at(7) == 5
-    assert await look.offset_at(100) is None
+    reader = await cluster.streams[ONE].open_reader("t", 0)
+    assert (reader.start_offset, reader.last_stable) == (0, 6)
+    assert await reader.piece(5, 100) == StreamPiece(BATCH, 6, [(5, 6)])
+    assert await reader.piece(6, 100) is None
+    assert await reader.offset_at(7) == 5
+    assert await reader.offset_at(100) is None
 
 
-async def test_a_look_at_what_a_replica_has_for_certain_asks_nobody(cluster: TwoNodes) -> None:
+async def test_a_read_of_what_a_replica_has_for_certain_asks_nobody(cluster: TwoNodes) -> None:
     cluster.is_cut = True
     cluster.local[ONE].known = 3
-    look = await cluster.streams[ONE].look("t", 0, 3)
-    assert look.last_stable == 3
+    reader = await cluster.streams[ONE].open_reader("t", 0, 3)
+    assert reader.last_stable == 3
 
 
 async def test_a_look_waits_for_the_next_writer_before_it_takes_what_a_replica_has(
@@ -198,9 +198,9 @@ async def test_a_look_waits_for_the_next_writer_before_it_takes_what_a_replica_h
     cluster.local[ONE].known = 3
     cluster.take_over(NO_NODE)
     asyncio.get_running_loop().call_later(2.0, cluster.take_over, TWO)
-    assert (await cluster.streams[ONE].look("t", 0)).last_stable == 6
+    assert (await cluster.streams[ONE].open_reader("t", 0)).last_stable == 6
     cluster.take_over(NO_NODE)
-    assert (await cluster.streams[ONE].look("t", 0)).last_stable == 3
+    assert (await cluster.streams[ONE].open_reader("t", 0)).last_stable == 3
     cluster.local[ONE].known = None
     with pytest.raises(Unavailable):
-        await cluster.streams[ONE].look("t", 0)
+        await cluster.streams[ONE].open_reader("t", 0)

@@ -17,7 +17,7 @@ from mainstem.model.errors import InvalidRequest, MainstemError, Unavailable
 from mainstem.model.ids import NodeId, TopicId
 from mainstem.model.metadata import Node
 from mainstem.node.clock import SystemClock
-from mainstem.node.clustering.joining import JoinRequest, peer_address
+from mainstem.node.clustering.joining import NodeJoinRequest, peer_address
 from mainstem.node.clustering.membership import ClusterNode, is_clustered
 from mainstem.node.config.loader import load
 from mainstem.node.config.settings import Config
@@ -249,5 +249,5 @@ async def test_a_cluster_goes_on_while_somebody_between_its_nodes_meddles(tmp_pa
 
 
 def test_a_join_request_has_the_tag_that_older_nodes_read() -> None:
-    data = msgspec.msgpack.encode(JoinRequest(NodeId(1), "host", 9094, is_new=True))
+    data = msgspec.msgpack.encode(NodeJoinRequest(NodeId(1), "host", 9094, is_new=True))
     assert msgspec.msgpack.decode(data)[0] == "Knock"

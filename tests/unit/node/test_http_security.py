@@ -6,7 +6,8 @@ import pytest
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.node.config.loader import load
-from mainstem.node.security import access, is_enforced, is_http_authentication_required
+from mainstem.node.listeners.rest import http_authenticator
+from mainstem.node.security import is_enforced, is_http_authentication_required
 
 if TYPE_CHECKING:
     from mainstem.broker.api.security import Security
@@ -19,6 +20,11 @@ TLS = {
     "tls.client_ca_file": "ca.pem",
 }
 NO_SECURITY = cast("Security", None)  # only settings are looked at here
+
+
+def per_minute(flags: dict[str, object]) -> int | None:
+    policy = http_authenticator(load(flags=flags).config, NO_SECURITY).policy
+    return policy.connections_per_minute
 
 
 def test_secrets_do_not_travel_in_the_clear_to_other_machines() -> None:
@@ -56,13 +62,13 @@ def test_a_required_certificate_is_a_login_and_a_requested_one_is_not() -> None:
 def test_who_is_asked_and_who_is_trusted(
     flags: dict[str, object], login: bool, trusted: bool, named: bool
 ) -> None:
-    made = access(load(flags=flags).config, NO_SECURITY)
+    made = http_authenticator(load(flags=flags).config, NO_SECURITY).policy
     assert (made.login, made.trusted, made.names is not None) == (login, trusted, named)
 
 
 def test_only_listeners_that_others_reach_limit_new_connections() -> None:
     flags = {**OPEN, **TLS, "http.login": True}
-    assert access(load(flags={}).config, NO_SECURITY).connections_per_minute is None
-    assert access(load(flags=flags).config, NO_SECURITY).connections_per_minute == 600
+    assert per_minute({}) is None
+    assert per_minute(flags) == 600
     flags |= {"security.connections_per_minute_max": 0}
-    assert access(load(flags=flags).config, NO_SECURITY).connections_per_minute is None
+    assert per_minute(flags) is None

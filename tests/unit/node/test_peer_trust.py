@@ -33,11 +33,11 @@ def test_new_secrets_are_told_and_files_that_cannot_be_used_change_nothing() -> 
     trust = PeerTrustDriver(read, (b"old",), None)
     trust.on_secrets.append(told.append)
 
-    trust.look_again()
-    trust.look_again()
+    trust.reload_if_changed()
+    trust.reload_if_changed()
     assert (told, trust.secrets) == ([], (b"old",))
 
-    trust.look_again()
+    trust.reload_if_changed()
     assert told == [(b"old", b"new")]
 
 

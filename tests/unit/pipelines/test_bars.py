@@ -5,8 +5,8 @@ import io
 import pytest
 
 from mainstem.cli.output.pipeline_progress import PipelineProgressBars
-from mainstem.pipelines.connector.progress import Progress
-from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.connector.progress import SourceProgress
+from mainstem.pipelines.running.restart_policy import PipelineState
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 
@@ -16,9 +16,9 @@ class Terminal(io.StringIO):
 
 
 def status(done: int, total: int | None) -> Status:
-    progress = Progress(what="snapshot of public.orders", done=done, total=total)
+    progress = SourceProgress(what="snapshot of public.orders", done=done, total=total)
     pipeline = PipelineStatus(
-        id="sources.orders", connector="c", state=State.RUNNING, progress=progress
+        id="sources.orders", connector="c", state=PipelineState.RUNNING, progress=progress
     )
     return Status(pid=1, file="f", started_at=0, updated_at=0, pipelines=(pipeline,))
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem.cli.errors import ExitCode
 from mainstem.cli.main import main
-from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.running.restart_policy import PipelineState
 from mainstem.pipelines.running.state_folder import StateFolder
 from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
 
@@ -134,7 +134,7 @@ def test_status_of_pipelines_that_never_ran(run: Run, good: Path) -> None:
 def test_status_tells_whether_the_process_is_there(run: Run, good: Path, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     pipeline = PipelineStatus(
-        id="sources.orders", connector="datagen", state=State.RUNNING, records=42
+        id="sources.orders", connector="datagen", state=PipelineState.RUNNING, records=42
     )
     status = Status(pid=1, file="f", started_at=0, updated_at=0, pipelines=(pipeline,))
     with StateFolder(folder):

@@ -1,7 +1,7 @@
 """When a pipeline runs, rests and gives up."""
 
 from mainstem.pipelines.file.model import RetrySettings
-from mainstem.pipelines.running.restart_policy import RestartPolicy, State
+from mainstem.pipelines.running.restart_policy import PipelineState, RestartPolicy
 
 
 def running(course: RestartPolicy) -> RestartPolicy:
@@ -19,7 +19,7 @@ def test_pauses_double_from_one_second_to_a_minute() -> None:
 def test_a_pipeline_waits_its_pause_before_it_starts_again() -> None:
     course = running(RestartPolicy(RetrySettings()))
     course.failed(100.0, "boom")
-    assert course.state is State.WAITING
+    assert course.state is PipelineState.WAITING
     assert not course.is_due(100.9)
     assert course.is_due(101.0)
     assert course.error == "boom"
@@ -31,7 +31,7 @@ def test_a_batch_that_arrives_ends_the_row_of_failures() -> None:
         running(course).progressed()
         assert course.error == ""
         course.failed(0.0, "again")
-        assert course.state is State.WAITING
+        assert course.state is PipelineState.WAITING
     assert course.restarts == 19
 
 
@@ -39,9 +39,9 @@ def test_too_many_failures_in_a_row_are_the_end() -> None:
     course = RestartPolicy(RetrySettings(max_retries=2))
     for _ in range(2):
         running(course).failed(0.0, "boom")
-        assert course.state is State.WAITING
+        assert course.state is PipelineState.WAITING
     running(course).failed(0.0, "boom")
-    assert course.state is State.FAILED
+    assert course.state is PipelineState.FAILED
     assert course.has_ended
 
 
@@ -49,11 +49,11 @@ def test_what_no_waiting_can_mend_is_the_end_at_once() -> None:
     course = RestartPolicy(RetrySettings())
     course.starting()
     course.failed(0.0, "wrong password", retriable=False)
-    assert course.state is State.FAILED
+    assert course.state is PipelineState.FAILED
 
 
 def test_a_disabled_pipeline_never_starts() -> None:
     course = RestartPolicy(RetrySettings(), enabled=False)
     assert not course.is_due(1e9)
     course.stopped()
-    assert course.state is State.DISABLED
+    assert course.state is PipelineState.DISABLED

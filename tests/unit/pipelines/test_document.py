@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.pipelines.file.document import SourceLocation, parse, typed
 from mainstem.pipelines.file.secrets import Secrets
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 
 
 def value_of(text: str, **environment: str) -> object:
@@ -94,4 +94,4 @@ def test_a_problem_is_located_at_the_nearest_place_that_the_file_has() -> None:
     document = parse("a:\n  b:\n    - c: 1\n", {}, Secrets())
     assert document.keys["a.b"] == SourceLocation(2, 3)
     for path, line in (("a.b[0].c", 3), ("a.b[0].missing.deep", 3), ("a.b[7]", 2), ("zzz", 1)):
-        assert document.located(Problem(path, "x")).line == line, path
+        assert document.located(FileProblem(path, "x")).line == line, path

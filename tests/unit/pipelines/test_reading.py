@@ -9,7 +9,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.pipelines.file.loader import PipelineFile, read_file, read_text
 from mainstem.pipelines.file.model import SinkEntry, SourceEntry
 from mainstem.pipelines.file.rules import pattern_of
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 
 WHOLE = """
 version: "1.0"
@@ -61,7 +61,7 @@ def read(text: str, **environment: str) -> PipelineFile:
     return read_text(text, environment)
 
 
-def problems(text: str, **environment: str) -> list[Problem]:
+def problems(text: str, **environment: str) -> list[FileProblem]:
     with pytest.raises(Problems) as caught:
         read_text(text, environment)
     return list(caught.value.problems)

@@ -11,7 +11,7 @@ import pytest
 
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.running.probe_server import STALE_S, ProbeServer
-from mainstem.pipelines.running.restart_policy import State
+from mainstem.pipelines.running.restart_policy import PipelineState
 from mainstem.pipelines.running.status import PipelineStatus, Status
 
 
@@ -19,7 +19,7 @@ class Board:
     """What the server is told."""
 
     def __init__(self) -> None:
-        self.state = State.RUNNING
+        self.state = PipelineState.RUNNING
         self.silent_s = 0.0
 
     def status(self) -> Status:
@@ -56,7 +56,7 @@ def test_all_is_well_while_pipelines_run(server: ProbeServer) -> None:
 
 
 def test_a_failed_pipeline_is_told(server: ProbeServer, board: Board) -> None:
-    board.state = State.FAILED
+    board.state = PipelineState.FAILED
     code, text = get(server, "/health")
     assert code == 503
     assert json.loads(text)["components"][0]["name"] == "sources.a"

@@ -4,7 +4,7 @@ from mainstem.model.ids import PartitionIndex, StreamId, TopicId
 from mainstem.queues.admission.watermarks import Watermarks
 from mainstem.queues.engine.consumer_window import ConsumerWindow
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.shard import QueueShard
 from mainstem.queues.facts import Pointer
@@ -27,11 +27,11 @@ def pointers(*offsets: int, size_bytes: int = 10, priority: int = 0) -> tuple[Po
     return tuple(Pointer(offset, size_bytes, priority) for offset in offsets)
 
 
-def offer(queue: Queue, *offsets: int, now_ms: int = NOW, priority: int = 0) -> Effects:
+def offer(queue: Queue, *offsets: int, now_ms: int = NOW, priority: int = 0) -> QueueEffects:
     return queue.on_offered(STREAM, pointers(*offsets, priority=priority), now_ms)
 
 
-def given(effects: Effects) -> list[tuple[str, int]]:
+def given(effects: QueueEffects) -> list[tuple[str, int]]:
     """Who got which message."""
     return [(each.consumer, each.pointer.offset) for each in effects.deliveries]
 

@@ -12,12 +12,14 @@ from mainstem.queues.dead_letter_history import (
     death_history_of,
     with_death,
 )
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import RemovalReason
 
 BODY = Message(b"k", b"v", (("h", b"1"), (EXPIRES_AT, b"5")))
 
 
-def death(queue: str = "q", reason: Reason = Reason.REJECTED, time_ms: int = 9_000) -> Death:
+def death(
+    queue: str = "q", reason: RemovalReason = RemovalReason.REJECTED, time_ms: int = 9_000
+) -> Death:
     return Death(
         queue=queue,
         reason=reason.amqp,
@@ -40,7 +42,7 @@ def test_a_dead_letter_tells_where_and_why_it_died() -> None:
 
 def test_the_same_death_again_is_counted_and_comes_first() -> None:
     letter = dead_letter(BODY, death("q"), "1")
-    letter = dead_letter(letter, death("r", Reason.EXPIRED), "2")
+    letter = dead_letter(letter, death("r", RemovalReason.EXPIRED), "2")
     letter = dead_letter(letter, death("q", time_ms=11_000), "3")
 
     found = [(each.queue, each.reason, each.count) for each in death_history_of(letter)]
@@ -50,8 +52,8 @@ def test_the_same_death_again_is_counted_and_comes_first() -> None:
     assert death_history_of(letter)[0].time_ms == 11_000
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-def test_a_dead_letter_tells_its_expiration_and_has_none_any_more(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", list(RemovalReason))
+def test_a_dead_letter_tells_its_expiration_and_has_none_any_more(reason: RemovalReason) -> None:
     message = BODY._replace(timestamp_ms=2)
 
     letter = dead_letter(message, death(reason=reason), "1")
@@ -63,19 +65,27 @@ def test_a_dead_letter_tells_its_expiration_and_has_none_any_more(reason: Reason
 @pytest.mark.parametrize(
     ("past", "target", "is_closed"),
     [
-        ([("q", Reason.EXPIRED)], "r", False),
-        ([("q", Reason.EXPIRED)], "q", True),
-        ([("q", Reason.OVERFLOW), ("r", Reason.EXPIRED)], "r", True),
-        ([("q", Reason.OVERFLOW), ("r", Reason.EXPIRED)], "s", False),
-        ([("q", Reason.REJECTED), ("r", Reason.EXPIRED)], "r", False),
-        ([("q", Reason.EXPIRED), ("r", Reason.REJECTED)], "r", False),
-        ([("q", Reason.EXPIRED), ("r", Reason.REJECTED)], "q", True),
-        ([("q", Reason.EXPIRED), ("s", Reason.REJECTED), ("r", Reason.EXPIRED)], "r", False),
-        ([("q", Reason.ATTEMPTS)], "q", False),
+        ([("q", RemovalReason.EXPIRED)], "r", False),
+        ([("q", RemovalReason.EXPIRED)], "q", True),
+        ([("q", RemovalReason.OVERFLOW), ("r", RemovalReason.EXPIRED)], "r", True),
+        ([("q", RemovalReason.OVERFLOW), ("r", RemovalReason.EXPIRED)], "s", False),
+        ([("q", RemovalReason.REJECTED), ("r", RemovalReason.EXPIRED)], "r", False),
+        ([("q", RemovalReason.EXPIRED), ("r", RemovalReason.REJECTED)], "r", False),
+        ([("q", RemovalReason.EXPIRED), ("r", RemovalReason.REJECTED)], "q", True),
+        (
+            [
+                ("q", RemovalReason.EXPIRED),
+                ("s", RemovalReason.REJECTED),
+                ("r", RemovalReason.EXPIRED),
+            ],
+            "r",
+            False,
+        ),
+        ([("q", RemovalReason.ATTEMPTS)], "q", False),
     ],
 )
 def test_only_a_way_back_without_a_client_closes_a_cycle(
-    past: list[tuple[str, Reason]], target: str, is_closed: bool
+    past: list[tuple[str, RemovalReason]], target: str, is_closed: bool
 ) -> None:
     deaths = [death(queue, why) for queue, why in past]
 
@@ -85,15 +95,15 @@ def test_only_a_way_back_without_a_client_closes_a_cycle(
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
-        (Reason.REJECTED, "rejected"),
-        (Reason.HANDLER_ERROR, "rejected"),
-        (Reason.BAD_PAYLOAD, "rejected"),
-        (Reason.EXPIRED, "expired"),
-        (Reason.OVERFLOW, "maxlen"),
-        (Reason.ATTEMPTS, "delivery_limit"),
+        (RemovalReason.REJECTED, "rejected"),
+        (RemovalReason.HANDLER_ERROR, "rejected"),
+        (RemovalReason.BAD_PAYLOAD, "rejected"),
+        (RemovalReason.EXPIRED, "expired"),
+        (RemovalReason.OVERFLOW, "maxlen"),
+        (RemovalReason.ATTEMPTS, "delivery_limit"),
     ],
 )
-def test_reasons_have_the_words_of_amqp(reason: Reason, word: str) -> None:
+def test_reasons_have_the_words_of_amqp(reason: RemovalReason, word: str) -> None:
     assert reason.amqp == word
 
 

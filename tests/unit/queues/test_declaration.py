@@ -4,7 +4,12 @@ import pytest
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.arguments import arguments_of, settings_of
-from mainstem.queues.declaration import OnDifference, Severity, differences, merged_settings
+from mainstem.queues.declaration import (
+    DifferenceSeverity,
+    OnDifference,
+    differences,
+    merged_settings,
+)
 from mainstem.queues.settings import (
     NATIVE,
     DeliveryMode,
@@ -93,22 +98,22 @@ def test_what_native_queues_begin_with_is_sound() -> None:
 @pytest.mark.parametrize(
     ("current", "wanted", "severity"),
     [
-        ({}, {"mode": DeliveryMode.FANOUT}, Severity.HARD),
-        ({}, {"durable": False}, Severity.HARD),
-        ({}, {"max_length": 5}, Severity.INFO),
-        ({}, {"max_attempts": 5}, Severity.INFO),
-        ({}, {"message_ttl_ms": 5}, Severity.SOFT),
-        ({"message_ttl_ms": 9}, {"message_ttl_ms": 5}, Severity.SOFT),
-        ({"message_ttl_ms": 5}, {"message_ttl_ms": 9}, Severity.INFO),
-        ({"message_ttl_ms": 5}, {}, Severity.INFO),
-        ({}, {"dead_letter_exchange": "d"}, Severity.INFO),
-        ({"dead_letter_exchange": "d"}, {}, Severity.SOFT),
-        ({"dead_letter_exchange": "d"}, {"dead_letter_exchange": "e"}, Severity.HARD),
-        ({}, {"overflow": Overflow.REJECT_PUBLISH}, Severity.SOFT),
+        ({}, {"mode": DeliveryMode.FANOUT}, DifferenceSeverity.HARD),
+        ({}, {"durable": False}, DifferenceSeverity.HARD),
+        ({}, {"max_length": 5}, DifferenceSeverity.INFO),
+        ({}, {"max_attempts": 5}, DifferenceSeverity.INFO),
+        ({}, {"message_ttl_ms": 5}, DifferenceSeverity.SOFT),
+        ({"message_ttl_ms": 9}, {"message_ttl_ms": 5}, DifferenceSeverity.SOFT),
+        ({"message_ttl_ms": 5}, {"message_ttl_ms": 9}, DifferenceSeverity.INFO),
+        ({"message_ttl_ms": 5}, {}, DifferenceSeverity.INFO),
+        ({}, {"dead_letter_exchange": "d"}, DifferenceSeverity.INFO),
+        ({"dead_letter_exchange": "d"}, {}, DifferenceSeverity.SOFT),
+        ({"dead_letter_exchange": "d"}, {"dead_letter_exchange": "e"}, DifferenceSeverity.HARD),
+        ({}, {"overflow": Overflow.REJECT_PUBLISH}, DifferenceSeverity.SOFT),
     ],
 )
 def test_differences_weigh_differently(
-    current: dict[str, Any], wanted: dict[str, Any], severity: Severity
+    current: dict[str, Any], wanted: dict[str, Any], severity: DifferenceSeverity
 ) -> None:
     [difference] = differences(QueueSettings(**current), QueueSettings(**wanted))
 

@@ -15,7 +15,7 @@ from mainstem.queues.facts import (
     QueueDeleted,
     QueueFact,
     QueuesCounted,
-    Reason,
+    RemovalReason,
     Returned,
     Settled,
     SnapshotPart,
@@ -42,9 +42,9 @@ SETTINGS = QueueSettings(
         PointersMoved(1, STREAM, ((0, 2**40), (3, 2**41))),
         Acquired(1, 0, ((0, 4), (9, 10))),
         Returned(1, 2, ((0, 1),), is_failure=True, visible_ms=99),
-        Condemned(1, -1, ((0, 1),), Reason.HANDLER_ERROR, 5),
+        Condemned(1, -1, ((0, 1),), RemovalReason.HANDLER_ERROR, 5),
         Settled(1, 0, ((0, 1),)),
-        Settled(1, 0, ((0, 1),), Reason.OVERFLOW),
+        Settled(1, 0, ((0, 1),), RemovalReason.OVERFLOW),
         LaneOpened(1, 4, "über", is_named=True),
         LaneClosed(1, 4),
         SnapshotPart(1, 0, is_last=False, body={"a": [1, b"x", None]}),
@@ -93,7 +93,7 @@ def test_sequences_become_spans(sequences: list[int], spans: tuple[tuple[int, in
 
 def test_a_fact_about_very_many_places_becomes_several() -> None:
     spans = tuple((start, start + 1) for start in range(0, 50_002, 2))
-    fact = Settled(1, 0, spans, Reason.PURGED)
+    fact = Settled(1, 0, spans, RemovalReason.PURGED)
 
     pieces = list(pieces_of(fact))
 

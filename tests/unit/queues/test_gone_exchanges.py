@@ -28,7 +28,7 @@ async def test_messages_of_a_deleted_exchange_stay_and_its_topic_goes_once_they_
         await node.rooms.upkeep.run_once(is_full=True)
         assert node.placement.service.catalogue.topic("orders") is not None
         assert await node.drain("q") == [b"1"]
-        for shard in node.rooms.runtime.shards:
+        for shard in node.rooms.driver.shards:
             await shard.safe()
         await node.rooms.upkeep.run_once(is_full=True)
 
@@ -78,7 +78,7 @@ def test_a_crash_after_an_exchange_went_loses_nothing_that_it_took(tmp_path: Pat
     async def before() -> None:
         node = await QueueNode(tmp_path).__aenter__()
         await orders_to_q(node)
-        stream = node.rooms.runtime.hosts.by_name[NAMESPACE].exchanges.streams["orders"][0]
+        stream = node.rooms.driver.hosts.by_name[NAMESPACE].exchanges.streams["orders"][0]
         stream.route_committed = lambda: None  # type: ignore[method-assign] # queues hear nothing
         await node.send("orders", "", b"1")
         await node.queues.delete_exchange(NAMESPACE, "orders")
@@ -117,7 +117,7 @@ async def test_of_what_was_written_and_not_committed_when_the_stream_went_nothin
 ) -> None:
     async with QueueNode(tmp_path) as node:
         await orders_to_q(node)
-        stream = node.rooms.runtime.hosts.by_name[NAMESPACE].exchanges.streams["orders"][0]
+        stream = node.rooms.driver.hosts.by_name[NAMESPACE].exchanges.streams["orders"][0]
         stream.writer.remove_waiter(stream._on_committed)  # as if other replicas did not answer
 
         [written] = node.publish("orders", "", b"1")

@@ -14,13 +14,13 @@ LAPSE = Unavailable(ErrorCode.NOT_WRITER, "this node's lease has ended")
 
 def lapse(node: QueueNode) -> None:
     """The lease of the node ends."""
-    for shard in node.rooms.runtime.shards:
+    for shard in node.rooms.driver.shards:
         shard.live.stream.lapsed = lambda: LAPSE  # type: ignore[misc]
 
 
 def renew(node: QueueNode) -> None:
     """The node has a lease again."""
-    for shard in node.rooms.runtime.shards:
+    for shard in node.rooms.driver.shards:
         shard.live.stream.lapsed = lambda: None  # type: ignore[misc]
 
 
@@ -69,8 +69,8 @@ async def test_what_waits_for_the_lease_is_dropped_when_queues_move(tmp_path: Pa
         inbox = node.consume("q")
         lapse(node)
         await node.send("", "q", b"1")
-        runtime = node.rooms.runtime
-        runtime.stream_lost(runtime.shards[0].live.stream.id)  # type: ignore[attr-defined]
+        driver = node.rooms.driver
+        driver.stream_lost(driver.shards[0].live.stream.id)  # type: ignore[attr-defined]
         assert len(inbox.endings) == 1
         await asyncio.sleep(0.2)
         assert inbox.bodies == []

@@ -16,7 +16,7 @@ from mainstem.queues.engine.settling import (
     Settlement,
     SettlementOutcome,
 )
-from mainstem.queues.facts import ONLY_LANE, Pointer, Reason, Returned, Settled
+from mainstem.queues.facts import ONLY_LANE, Pointer, RemovalReason, Returned, Settled
 from mainstem.queues.settings import DeliveryMode, Overflow, QueueSettings
 
 
@@ -270,7 +270,7 @@ def test_a_failing_message_waits_longer_each_time_and_dies() -> None:
     assert waits == [2_000, 4_000]
     assert (delivery.attempt, delivery.failures) == (3, 2)
     [letter] = last.dead_letters
-    assert (letter.reason, letter.failures) == (Reason.ATTEMPTS, 2)
+    assert (letter.reason, letter.failures) == (RemovalReason.ATTEMPTS, 2)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_message_that_kills_its_consumers_ends_where_that_is_limited() -> None
         queue.on_consume(reader(name), NOW)
         effects = queue.on_gone(name, NOW)
 
-    assert [letter.reason for letter in effects.dead_letters] == [Reason.ATTEMPTS]
+    assert [letter.reason for letter in effects.dead_letters] == [RemovalReason.ATTEMPTS]
 
 
 def test_a_lease_runs_out_and_somebody_else_gets_the_message() -> None:
@@ -327,7 +327,7 @@ def test_a_lease_that_ran_out_is_a_failure() -> None:
     effects = queue.on_time(NOW + 200)
 
     assert (again.attempt, again.failures) == (2, 1)
-    assert [letter.reason for letter in effects.dead_letters] == [Reason.ATTEMPTS]
+    assert [letter.reason for letter in effects.dead_letters] == [RemovalReason.ATTEMPTS]
 
 
 def test_a_failure_is_recorded_also_where_the_message_does_not_wait() -> None:
@@ -357,14 +357,14 @@ def test_a_rejected_message_dies_with_the_reason_that_was_given() -> None:
     queue.on_consume(reader("a"), NOW)
     [delivery] = offer(queue, 1).deliveries
 
-    bad = Settlement(SettlementOutcome.REJECT, reason=Reason.BAD_PAYLOAD)
+    bad = Settlement(SettlementOutcome.REJECT, reason=RemovalReason.BAD_PAYLOAD)
     effects = queue.on_settled("a", [delivery.number], bad, NOW)
     again = queue.on_consume(reader("b"), NOW)
     buried = queue.on_dead_lettered(ONLY_LANE, [effects.dead_letters[0].sequence], NOW)
 
-    assert [letter.reason for letter in effects.dead_letters] == [Reason.BAD_PAYLOAD]
+    assert [letter.reason for letter in effects.dead_letters] == [RemovalReason.BAD_PAYLOAD]
     assert not again.deliveries, "who is condemned is not delivered again"
-    assert buried.facts == [Settled(0, ONLY_LANE, ((0, 1),), Reason.BAD_PAYLOAD)]
+    assert buried.facts == [Settled(0, ONLY_LANE, ((0, 1),), RemovalReason.BAD_PAYLOAD)]
 
 
 def test_a_rejected_message_without_an_exchange_is_dropped_and_counted() -> None:
@@ -375,7 +375,7 @@ def test_a_rejected_message_without_an_exchange_is_dropped_and_counted() -> None
     effects = queue.on_settled("a", [delivery.number], REJECT, NOW)
 
     [dropped] = effects.dropped
-    assert (dropped.reason, dropped.messages, dropped.size_bytes) == (Reason.REJECTED, 1, 10)
+    assert (dropped.reason, dropped.messages, dropped.size_bytes) == (RemovalReason.REJECTED, 1, 10)
     assert len(queue.body.ledger) == 0
 
 
@@ -388,7 +388,7 @@ def test_messages_expire_also_in_the_middle() -> None:
     effects = queue.on_time(NOW + 50)
 
     assert [(each.pointer.offset, each.reason) for each in effects.dead_letters] == [
-        (2, Reason.EXPIRED)
+        (2, RemovalReason.EXPIRED)
     ]
     assert queue.body.ready_count == 2
 
@@ -410,7 +410,7 @@ def test_a_life_of_nothing_still_reaches_a_consumer_that_is_there() -> None:
 
     effects = offer(queue, 2)
 
-    assert [each.reason for each in dropped.dropped] == [Reason.EXPIRED]
+    assert [each.reason for each in dropped.dropped] == [RemovalReason.EXPIRED]
     assert given(effects) == [("a", 2)]
 
 
@@ -423,7 +423,7 @@ def test_what_a_consumer_has_does_not_expire_until_it_comes_back() -> None:
     back = queue.on_settled("a", [delivery.number], RELEASE, NOW + 500)
 
     assert not later.dropped
-    assert [each.reason for each in back.dropped] == [Reason.EXPIRED]
+    assert [each.reason for each in back.dropped] == [RemovalReason.EXPIRED]
 
 
 def test_a_delayed_message_is_not_seen_before_its_time() -> None:
@@ -453,7 +453,7 @@ def test_a_full_queue_drops_its_oldest_messages(settings: dict[str, int], left: 
     effects = offer(queue, 1, 2, 3, 4)
 
     assert sum(each.messages for each in effects.dropped) == 4 - len(left)
-    assert {each.reason for each in effects.dropped} == {Reason.OVERFLOW}
+    assert {each.reason for each in effects.dropped} == {RemovalReason.OVERFLOW}
     assert [offset for _, offset in given(queue.on_consume(reader("a"), NOW))] == left
 
 
@@ -600,7 +600,7 @@ def test_messages_of_a_fan_out_expire_where_nobody_subscribes() -> None:
 
     effects = queue.on_time(NOW + 100)
 
-    assert [letter.reason for letter in effects.dead_letters] == [Reason.EXPIRED]
+    assert [letter.reason for letter in effects.dead_letters] == [RemovalReason.EXPIRED]
 
 
 def test_a_copy_that_expires_goes_for_its_subscriber_only() -> None:

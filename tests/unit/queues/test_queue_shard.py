@@ -6,11 +6,17 @@ from tests.unit.queues.building import NOW, STREAM, named, offer, pointers, read
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.queues.admission.watermarks import Pressure, Watermarks
 from mainstem.queues.declaration import OnDifference
-from mainstem.queues.engine.effects import ConsumerCancelled, Effects, QueueGone
+from mainstem.queues.engine.effects import ConsumerCancelled, QueueEffects, QueueGone
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import ACKNOWLEDGE, REJECT
 from mainstem.queues.engine.shard import ITEM_BYTES, QueueShard
-from mainstem.queues.facts import QueueDeclared, QueueDeleted, QueueFact, QueuesCounted, Reason
+from mainstem.queues.facts import (
+    QueueDeclared,
+    QueueDeleted,
+    QueueFact,
+    QueuesCounted,
+    RemovalReason,
+)
 from mainstem.queues.settings import Overflow, QueueSettings
 from mainstem.queues.storage.queue_state import QueueStateTable
 
@@ -224,7 +230,7 @@ def test_memory_that_runs_out_slows_refuses_and_drops_from_the_largest() -> None
     seen = []
     for name, overflow in (("small", Overflow.DROP_HEAD), ("large", Overflow.DROP_HEAD)):
         shard.on_declare(named(name), QueueSettings(overflow=overflow), NOW)
-    effects = Effects()
+    effects = QueueEffects()
     for name, count in (("small", 10), ("large", 70), ("large", 10), ("large", 6)):
         number, queue = shard.need(named(name))
         start = queue.body.ledger.next_sequence
@@ -233,7 +239,7 @@ def test_memory_that_runs_out_slows_refuses_and_drops_from_the_largest() -> None
         seen.append(shard.pressure)
 
     assert seen[:3] == [Pressure.ACCEPT, Pressure.SLOW, Pressure.REFUSE]
-    assert [(each.queue, each.reason) for each in effects.dropped] == [(1, Reason.OVERFLOW)]
+    assert [(each.queue, each.reason) for each in effects.dropped] == [(1, RemovalReason.OVERFLOW)]
     assert shard.pressure < Pressure.OVERFLOW
     assert shard.need(named("small"))[1].body.ready_count == 10
 

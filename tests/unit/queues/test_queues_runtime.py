@@ -54,8 +54,8 @@ def test_what_was_acknowledged_is_gone_and_the_rest_comes_back_after_a_kill(tmp_
         await inbox.wait_for(3)
         inbox.subscription.settle(inbox.numbers[1:2], ACKNOWLEDGE)
         await inbox.wait_for(4)
-        await node.rooms.runtime.shards[0].safe()
-        for shard in node.rooms.runtime.shards:
+        await node.rooms.driver.shards[0].safe()
+        for shard in node.rooms.driver.shards:
             await shard.safe()
         await node.crash()
 
@@ -77,7 +77,7 @@ def test_a_confirmed_message_that_no_queue_had_yet_arrives_after_a_kill(tmp_path
         await node.bind("orders", "q", "eu.*")
         await node.send("orders", "eu.1", b"1")
         # Queues hear nothing any more, as if the node died right after the commit.
-        await node.rooms.runtime.stop()
+        await node.rooms.driver.stop()
         batch = build_batch([Record(0, 1, b"eu.2", b"2"), Record(0, 1, b"us.3", b"3")])
         await node.streams.append("orders", 0, batch)
         await node.crash()
@@ -236,10 +236,10 @@ def test_a_dead_letter_is_not_repeated_after_a_kill(tmp_path: Path) -> None:
         inbox = node.consume("q")
         await inbox.wait_for(1)
         # The letter is appended, and the node dies before the original is settled.
-        node.rooms.runtime.dead_letters._dead_letter = lambda *_: None  # type: ignore[method-assign]
+        node.rooms.driver.dead_letters._dead_letter = lambda *_: None  # type: ignore[method-assign]
         inbox.subscription.settle(inbox.numbers, REJECT)
         await eventually(lambda: node.queues.status(NAMESPACE, "morgue").messages == 1)
-        for shard in node.rooms.runtime.shards:
+        for shard in node.rooms.driver.shards:
             await shard.safe()
         await node.crash()
 
@@ -310,14 +310,14 @@ async def test_queues_of_a_connection_go_with_it_and_leave_nothing(tmp_path: Pat
             await node.bind("orders", f"reply-{number}", "#")
         with pytest.raises(InvalidRequest) as locked:
             node.queues.status(NAMESPACE, "reply-1", connection="other")
-        written = [shard.live.written for shard in node.rooms.runtime.shards]
+        written = [shard.live.written for shard in node.rooms.driver.shards]
 
         node.queues.connection_gone("c")
         await eventually(lambda: not list(node.queues.admin.queues(NAMESPACE)))
 
         assert locked.value.code is ErrorCode.RESOURCE_LOCKED
         assert not list(node.queues.admin.bindings(NAMESPACE))
-        assert len(written) == len(node.rooms.runtime.shards)
+        assert len(written) == len(node.rooms.driver.shards)
         [unrouted] = await node.send("orders", "k", b"1")
         assert not unrouted.is_routed
 
@@ -373,7 +373,7 @@ def test_a_snapshot_shortens_the_stream_and_says_the_same(tmp_path: Path) -> Non
             await inbox.wait_for(20)
             inbox.subscription.close()
             dropped = 0
-            for shard in node.rooms.runtime.shards:
+            for shard in node.rooms.driver.shards:
                 await node.rooms.upkeep.shorten(shard)
                 dropped += node.streams.partition("__queues", shard.live.partition).start_offset
             return dropped
@@ -422,12 +422,12 @@ async def test_a_node_that_serves_no_queues_holds_no_records_back(tmp_path: Path
         await node.create()
         await _append(node, b"1")
         writer = node.streams.partition("t", 0)
-        upkeep, runtime = node.rooms.upkeep, node.rooms.runtime
+        upkeep, driver = node.rooms.upkeep, node.rooms.driver
         assert upkeep.floor(writer) == 1
 
-        runtime._unload(Unavailable(ErrorCode.COORDINATOR_LOADING))
+        driver._unload(Unavailable(ErrorCode.COORDINATOR_LOADING))
         while_loading = upkeep.floor(writer)
-        runtime._unload(Unavailable(ErrorCode.NOT_COORDINATOR))
+        driver._unload(Unavailable(ErrorCode.NOT_COORDINATOR))
         when_elsewhere = upkeep.floor(writer)
 
         assert (while_loading, when_elsewhere) == (0, 1)
@@ -449,12 +449,12 @@ def test_a_message_that_nobody_fetches_does_not_hold_all_records_behind_it(
             writer.log.roll()
             await node.send("orders", "frequent", b"x" * 10_000)
         await eventually(lambda: node.queues.status(NAMESPACE, "old").messages == 1)
-        node.rooms.upkeep.movers.pinned_bytes_max = 20_000
+        node.rooms.upkeep.body_relocator.pinned_bytes_max = 20_000
 
-        moved = await node.rooms.upkeep.movers.run_once()
-        again = await node.rooms.upkeep.movers.run_once()
+        moved = await node.rooms.upkeep.body_relocator.run_once()
+        again = await node.rooms.upkeep.body_relocator.run_once()
         await eventually(lambda: _floor(node) == writer.committed)
-        for shard in node.rooms.runtime.shards:
+        for shard in node.rooms.driver.shards:
             await shard.safe()
 
         assert (moved, again) == (1, 0)
@@ -631,7 +631,7 @@ async def test_queues_that_could_not_be_stored_are_loaded_anew(
         await node.send("", "q", b"1", b"2")
         inbox = node.consume("q", window=1)
         await inbox.wait_for(1)
-        facts = {writer.log for writer in node.rooms.runtime.topics.writers("__queues")}
+        facts = {writer.log for writer in node.rooms.driver.topics.writers("__queues")}
         whole = RangeLog.append
 
         def full(log: RangeLog, staged: Any) -> None:
@@ -644,7 +644,7 @@ async def test_queues_that_could_not_be_stored_are_loaded_anew(
         await eventually(lambda: inbox.endings)
         [refused] = await node.send("", "q", b"3")
         monkeypatch.setattr(RangeLog, "append", whole)
-        await eventually(lambda: node.rooms.runtime.shards)
+        await eventually(lambda: node.rooms.driver.shards)
 
         # The acknowledgement was never stored, so the message is still there.
         assert refused.status is PublishStatus.REFUSED
@@ -666,7 +666,7 @@ async def test_memory_that_runs_short_slows_publishers_and_then_refuses_them(
         assert publisher.is_blocked
         await node.send("", "q", *(b"%d" % number for number in range(6)))
         await eventually(lambda: node.queues.status(NAMESPACE, "q").messages == 91)
-        for shard in node.rooms.runtime.shards:
+        for shard in node.rooms.driver.shards:
             await shard.safe()
         [refused] = await node.send("", "q", b"too much")
         await node.queues.purge_queue(NAMESPACE, "q")

@@ -113,13 +113,15 @@ async def test_an_unreadable_segment_is_copied_anew_and_the_node_goes_on(
         victim = next(
             node for node in cluster.nodes.values() if (node is cluster.writer) == is_writer
         )
-        facts = cluster.stream.ranges[0]
+        range_info = cluster.stream.ranges[0]
         await eventually(
-            lambda: all("range.seal" in files(node, facts.index) for node in cluster.nodes.values())
+            lambda: all(
+                "range.seal" in files(node, range_info.index) for node in cluster.nodes.values()
+            )
         )
-        sound = files(victim, facts.index)
+        sound = files(victim, range_info.index)
         (path,) = victim.folder.glob(
-            f"topics/*/partition-0/range-{facts.index}.g{facts.generation}/*.log"
+            f"topics/*/partition-0/range-{range_info.index}.g{range_info.generation}/*.log"
         )
         with path.open("rb") as kept:  # open, or its inode number might be used again
             fail_reads_of(os.fstat(kept.fileno()).st_ino, monkeypatch)
@@ -131,7 +133,7 @@ async def test_an_unreadable_segment_is_copied_anew_and_the_node_goes_on(
                     bool(victim.fatal)
                     or scrub.done()
                     or (
-                        is_sound(cluster, victim, facts.index, sound)
+                        is_sound(cluster, victim, range_info.index, sound)
                         and not path.samefile(f"/proc/self/fd/{kept.fileno()}")
                     )
                 )

@@ -4,10 +4,10 @@ import pytest
 
 from mainstem.model.ids import Epoch, Offset
 from mainstem.streams.replica.state_machine import (
-    Ack,
     FenceAnswer,
     RangeReplica,
     Refusal,
+    ReplicaAck,
     ReplicaEffects,
     ReplicaState,
     is_in_limbo,
@@ -31,14 +31,14 @@ def test_an_append_is_acknowledged_when_it_is_synced() -> None:
     replica = replica_of()
     assert append(replica, 0, 5) == ReplicaEffects(write=(Offset(0), Offset(5)), sync=True)
     assert replica.on_written(Offset(5)) == ReplicaEffects()
-    assert replica.on_synced(Offset(5)).ack == Ack(Epoch(1), Offset(5), Offset(5))
+    assert replica.on_synced(Offset(5)).ack == ReplicaAck(Epoch(1), Offset(5), Offset(5))
 
 
 def test_an_append_is_acknowledged_when_it_is_written_if_the_topic_says_so() -> None:
     replica = replica_of(acks_unsynced=True)
     assert append(replica, 0, 5) == ReplicaEffects(write=(Offset(0), Offset(5)))
-    assert replica.on_written(Offset(5)).ack == Ack(Epoch(1), Offset(5), Offset(0))
-    assert replica.on_synced(Offset(5)).ack == Ack(Epoch(1), Offset(5), Offset(5))
+    assert replica.on_written(Offset(5)).ack == ReplicaAck(Epoch(1), Offset(5), Offset(0))
+    assert replica.on_synced(Offset(5)).ack == ReplicaAck(Epoch(1), Offset(5), Offset(5))
 
 
 def test_a_gap_is_refused_with_the_end() -> None:
@@ -50,14 +50,14 @@ def test_appends_follow_each_other_before_the_disk_is_done() -> None:
     replica = replica_of()
     append(replica, 0, 2)
     assert append(replica, 2, 4).write == (2, 4)
-    assert replica.on_synced(Offset(2)).ack == Ack(Epoch(1), Offset(2), Offset(2))
+    assert replica.on_synced(Offset(2)).ack == ReplicaAck(Epoch(1), Offset(2), Offset(2))
 
 
 def test_what_is_held_is_acknowledged_and_not_written_again() -> None:
     replica = replica_of(5)
     effects = append(replica, 2, 5)
     assert effects.write is None
-    assert effects.ack == Ack(Epoch(1), Offset(5), Offset(5))
+    assert effects.ack == ReplicaAck(Epoch(1), Offset(5), Offset(5))
 
 
 def test_only_the_new_part_of_an_overlap_is_written() -> None:
@@ -68,7 +68,7 @@ def test_a_newer_writer_is_acknowledged_only_after_its_promise_is_stored() -> No
     replica = replica_of(5)
     effects = append(replica, 2, 5, epoch=3)
     assert (effects.promise, effects.ack) == (3, None)
-    assert replica.on_promise_stored(Epoch(3)).ack == Ack(Epoch(3), Offset(5), Offset(5))
+    assert replica.on_promise_stored(Epoch(3)).ack == ReplicaAck(Epoch(3), Offset(5), Offset(5))
 
 
 def test_an_older_writer_is_refused_from_the_moment_of_the_fence() -> None:
@@ -122,7 +122,7 @@ def test_copies_of_a_recovery_are_synced_whatever_the_policy() -> None:
     replica.on_promise_stored(Epoch(2))
     replica.on_written(Offset(5))
     assert append(replica, 0, 5, epoch=2, to_disk=True).sync
-    assert replica.on_synced(Offset(5)).ack == Ack(Epoch(2), Offset(5), Offset(5))
+    assert replica.on_synced(Offset(5)).ack == ReplicaAck(Epoch(2), Offset(5), Offset(5))
 
 
 def test_a_write_that_failed_is_asked_for_again() -> None:

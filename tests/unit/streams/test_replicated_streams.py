@@ -118,8 +118,8 @@ async def test_a_full_range_is_followed_by_the_next_under_load(tmp_path: Path) -
         assert sorted(map(bytes, filter(None, cluster.values()))) == sorted(values)
         nodes = cluster.nodes.values()
         await eventually(lambda: all(len(one.done) == 3 for one in cluster.stream.ranges[:-1]))
-        for facts in cluster.stream.ranges:
-            held = [cluster.stored(node, facts.index) for node in nodes]
+        for range_info in cluster.stream.ranges:
+            held = [cluster.stored(node, range_info.index) for node in nodes]
             assert held[0] == held[1] == held[2]
 
 

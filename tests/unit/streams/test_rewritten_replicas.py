@@ -91,10 +91,10 @@ async def test_a_compacted_range_is_the_same_on_every_node(tmp_path: Path) -> No
         await compact_soon(cluster)
         # The swap waits for as many as acknowledge; the third takes it over a moment later.
         await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
-        facts = cluster.stream.ranges[0]
-        assert facts.generation == 1
+        range_info = cluster.stream.ranges[0]
+        assert range_info.generation == 1
         assert cluster.values() == [b"19"]
-        copies = [files(node, facts.index) for node in cluster.nodes.values()]
+        copies = [files(node, range_info.index) for node in cluster.nodes.values()]
         assert copies[0] == copies[1] == copies[2]
 
 
@@ -252,12 +252,12 @@ async def test_the_writer_reads_again_what_was_copied_anew(tmp_path: Path) -> No
         for number in range(20):
             await cluster.write(b"%d" % number)
         await roll(cluster)
-        facts = cluster.stream.ranges[0]
+        range_info = cluster.stream.ranges[0]
         writer = cluster.writer
-        (path,) = writer.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0/*.log")
+        (path,) = writer.folder.glob(f"topics/*/partition-0/range-{range_info.index}.g0/*.log")
         sound = path.read_bytes()
         path.write_bytes(bytes(len(sound)))
-        writer.streams.ranges.lost(cluster.stream.id, facts.index)
+        writer.streams.ranges.lost(cluster.stream.id, range_info.index)
         await eventually(lambda: path.exists() and path.read_bytes() == sound)
         await eventually(lambda: len(cluster.stream.ranges[0].done) == 3)
         assert cluster.values() == [b"%d" % number for number in range(20)]
@@ -269,9 +269,9 @@ async def test_a_scrub_that_finds_damage_has_the_range_copied_anew(tmp_path: Pat
         for number in range(20):
             await cluster.write(b"%d" % number)
         await roll(cluster)
-        facts = cluster.stream.ranges[0]
+        range_info = cluster.stream.ranges[0]
         node = next(one for one in cluster.nodes.values() if one is not cluster.writer)
-        (path,) = node.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0/*.log")
+        (path,) = node.folder.glob(f"topics/*/partition-0/range-{range_info.index}.g0/*.log")
         sound = path.read_bytes()
         path.write_bytes(bytes(len(sound)))
         scrub = ScrubDriver(node.store, Metrics(), node.streams.ranges.lost)
@@ -397,8 +397,8 @@ async def test_a_range_that_is_given_away_while_it_is_rewritten_is_let_go(
         former = cluster.writer
         rewriting = await begun(rewrite(cluster))
         await cluster.fence(former)
-        for facts in cluster.stream.ranges[:-1]:
-            await cluster.placement.service.submit(DropReplica(STREAM, facts.index, former.id))
+        for range_info in cluster.stream.ranges[:-1]:
+            await cluster.placement.service.submit(DropReplica(STREAM, range_info.index, former.id))
         assert not list(former.folder.glob("topics/*/partition-0/range-0.g*[0-9]"))
         assert await rewriting == 0
         await cluster.write(b"3")
@@ -462,7 +462,7 @@ async def test_a_range_with_a_missing_file_is_left_as_it_is(
         (path,) = cluster.writer.folder.glob("topics/*/partition-0/range-0.g0/*.index")
         path.unlink()
         assert await rewrite(cluster) == 0
-        assert [facts.generation for facts in cluster.stream.ranges] == [0] * 4
+        assert [range_info.generation for range_info in cluster.stream.ranges] == [0] * 4
         assert cluster.values() == [b"0", b"1", b"2"]
 
 
@@ -502,10 +502,10 @@ async def test_a_range_that_is_rewritten_while_others_are_copied_is_sealed_no_mo
         away = next(node for node in cluster.nodes.values() if node is not cluster.writer)
         *lost, killed_in = cluster.stream.ranges[:-1]
         await away.crash()
-        for facts in lost:
-            (folder,) = away.folder.glob(f"topics/*/partition-0/range-{facts.index}.g0")
+        for range_info in lost:
+            (folder,) = away.folder.glob(f"topics/*/partition-0/range-{range_info.index}.g0")
             shutil.rmtree(folder)
-            await cluster.placement.service.submit(ReplicaLost(STREAM, facts.index, away.id))
+            await cluster.placement.service.submit(ReplicaLost(STREAM, range_info.index, away.id))
         # It was killed when it had told that the range is whole, and before it had noted so.
         (folder,) = away.folder.glob(f"topics/*/partition-0/range-{killed_in.index}.g0")
         (folder / "range.seal").unlink(missing_ok=True)
@@ -519,8 +519,8 @@ async def test_a_range_that_is_rewritten_while_others_are_copied_is_sealed_no_mo
         assert away.fatal == []
         await eventually(lambda: all(len(one.done) == 3 for one in cluster.stream.ranges[:-1]))
         assert away.fatal == []
-        for facts in cluster.stream.ranges[:-1]:
-            assert files(away, facts.index) == files(cluster.writer, facts.index)
+        for range_info in cluster.stream.ranges[:-1]:
+            assert files(away, range_info.index) == files(cluster.writer, range_info.index)
 
 
 async def test_a_topic_that_is_deleted_while_a_rewritten_range_is_copied_is_gone(

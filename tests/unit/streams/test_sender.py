@@ -38,11 +38,11 @@ def test_a_large_burst_goes_in_pieces_that_connections_have_buffers_for() -> Non
     peers = Peers()
     around: Any = SimpleNamespace(node=OWN, peers=peers)
     no_files: Any = None
-    facts = Range(RangeIndex(0), Offset(0), Epoch(1), (OWN, ONE, OTHER))
+    range_info = Range(RangeIndex(0), Offset(0), Epoch(1), (OWN, ONE, OTHER))
     stream = Stream(
-        StreamId(TopicId(bytes(16)), PartitionIndex(0)), Epoch(1), OWN, Offset(0), (facts,)
+        StreamId(TopicId(bytes(16)), PartitionIndex(0)), Epoch(1), OWN, Offset(0), (range_info,)
     )
-    sender = RangeSender(around, stream, facts, no_files, b"")
+    sender = RangeSender(around, stream, range_info, no_files, b"")
     sizes = [60_000] * 40 + [2_000_000] + [60_000] * 3
 
     burst = burst_of(sizes)

@@ -230,7 +230,7 @@ class Streams(Protocol):
         """The same by topic id."""
         ...
 
-    async def look(
+    async def open_reader(
         self, topic: str, partition: int, until: int | None = None
     ) -> StableStreamReader:
         """A reader of a local or remote stream; the caller needs offsets below ``until``."""

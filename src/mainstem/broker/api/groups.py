@@ -16,7 +16,7 @@ from mainstem.coordination.consumer.requests import (
     ConsumerHeartbeat,
     DescribedConsumer,
     DescribedConsumerGroup,
-    Reader,
+    OffsetReader,
 )
 from mainstem.coordination.groups.requests import (
     DEFAULT_RETENTION,
@@ -66,9 +66,9 @@ __all__ = [
     "JoinedMember",
     "LeavingMember",
     "ListedGroup",
+    "OffsetReader",
     "OffsetToCommit",
     "PartitionProgress",
-    "Reader",
     "SyncAnswer",
     "SyncRequest",
 ]
@@ -126,7 +126,7 @@ class Groups(Protocol):
         partitions: Sequence[tuple[str, int]] | None,
         *,
         stable: bool = False,
-        reader: Reader = NOBODY,
+        reader: OffsetReader = NOBODY,
     ) -> Sequence[FetchedOffset]:
         """The committed offsets requested, or (None) all; ``NO_OFFSET`` where there is none.
 

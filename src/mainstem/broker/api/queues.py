@@ -46,7 +46,7 @@ from mainstem.queues.engine.settling import (
     Settlement,
     SettlementOutcome,
 )
-from mainstem.queues.facts import AT_ONCE, Reason
+from mainstem.queues.facts import AT_ONCE, RemovalReason
 from mainstem.queues.message_filter import selection
 from mainstem.queues.routing.exchange import (
     DEFAULT_EXCHANGE,
@@ -98,7 +98,7 @@ __all__ = [
     "QueueView",
     "Queues",
     "QueuesAdmin",
-    "Reason",
+    "RemovalReason",
     "Routing",
     "Settlement",
     "SettlementOutcome",

@@ -40,7 +40,7 @@ class TelemetrySubscription(Struct, frozen=True):
     interval_ms: int
     metrics: tuple[str, ...]
 
-    def wants(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Whether a metric was requested."""
         return self.metrics == (ALL_METRICS,) or name.startswith(self.metrics)
 

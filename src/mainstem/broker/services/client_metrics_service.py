@@ -116,7 +116,7 @@ class ClientMetricsService:
             user=client.user,
             terminating=push.terminating,
             resource=pushed.resource,
-            metrics=[point for point in pushed.points if known.asked.wants(point.name)],
+            metrics=[point for point in pushed.points if known.asked.includes(point.name)],
         )
         self._write(_encode(line).decode())
 

@@ -32,21 +32,21 @@ BROWSED_MAX = 10_000
 class QueueAdminService:
     """The ``QueuesAdmin`` of one node."""
 
-    def __init__(self, runtime: QueuesDriver) -> None:
-        self._runtime = runtime
+    def __init__(self, driver: QueuesDriver) -> None:
+        self._driver = driver
 
     def namespaces(self) -> Sequence[str]:
         """Every namespace in use, and the default one."""
-        return sorted({DEFAULT_NAMESPACE, *self._runtime.hosts.by_name})
+        return sorted({DEFAULT_NAMESPACE, *self._driver.hosts.by_name})
 
     def exchanges(self, namespace: str) -> Iterator[ExchangeView]:
         """Every exchange of a namespace."""
-        space = self._space(namespace)
-        if space is None:
+        host = self._host(namespace)
+        if host is None:
             return
-        topology = space.state.topology
+        topology = host.state.topology
         for exchange in topology.live:
-            taken = space.state.topics.get(exchange.name)
+            taken = host.state.topics.get(exchange.name)
             topic = "" if taken is None else taken.topic
             if exchange.name == DEFAULT_EXCHANGE:
                 topic = data_topic(namespace)
@@ -59,21 +59,21 @@ class QueueAdminService:
 
     def bindings(self, namespace: str) -> Iterator[BindingView]:
         """Every binding of a namespace."""
-        space = self._space(namespace)
-        if space is None:
+        host = self._host(namespace)
+        if host is None:
             return
-        live = space.state.topology.live
+        live = host.state.topology.live
         for exchange in live:
             for binding in live.bindings(exchange.name):
                 yield BindingView(namespace=namespace, binding=binding)
 
     def queues(self, namespace: str) -> Iterator[QueueView]:
         """Every queue of a namespace."""
-        space = self._space(namespace)
-        if space is None:
+        host = self._host(namespace)
+        if host is None:
             return
-        for name in sorted(space.queues.by_name):
-            if name in space.queues.by_name:
+        for name in sorted(host.queues.by_name):
+            if name in host.queues.by_name:
                 yield self.describe(namespace, name)
 
     def describe(self, namespace: str, name: str) -> QueueView:
@@ -111,9 +111,9 @@ class QueueAdminService:
         limit: int | None = None,
     ) -> int:
         """Publish ready messages of a queue to another one and remove them from the first."""
-        space = self._space(namespace)
+        host = self._host(namespace)
         queue = self._queue(namespace, source)
-        assert space is not None, "a queue has a namespace"
+        assert host is not None, "a queue has a namespace"
         if queue.body.ledger.is_fanout:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST, "messages of a fan-out queue cannot be moved"
@@ -127,21 +127,21 @@ class QueueAdminService:
         ]
         moved = 0
         for each in wanted[:limit]:
-            if await self._publish(space, each, destination):
-                moved += await self._take_out(space, source, each.sequence)
+            if await self._publish(host, each, destination):
+                moved += await self._take_out(host, source, each.sequence)
         return moved
 
     def counts(self) -> QueueCounts:
         """Counts of all queues since the node started."""
-        return self._runtime.context.counts
+        return self._driver.context.counts
 
-    def _space(self, namespace: str) -> VirtualHost | None:
-        self._runtime.hosts.check_fresh()
-        return self._runtime.hosts.by_name.get(namespace)
+    def _host(self, namespace: str) -> VirtualHost | None:
+        self._driver.hosts.check_fresh()
+        return self._driver.hosts.by_name.get(namespace)
 
     def _queue(self, namespace: str, name: str) -> Queue:
-        space = self._space(namespace)
-        known = None if space is None else space.queues.by_name.get(name)
+        host = self._host(namespace)
+        known = None if host is None else host.queues.by_name.get(name)
         queue = None if known is None else known[0].shard.queue(known[1])
         if queue is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_QUEUE, f"no queue '{name}'", subject=name)
@@ -155,7 +155,7 @@ class QueueAdminService:
             items = lane.ledger.items
         for sequence in sorted(each for each in items if each >= start):
             item = items[sequence]
-            bodies = self._runtime.context.bodies
+            bodies = self._driver.context.bodies
             published = bodies.read_published(item.stream, item.pointer.offset)
             if published is None:
                 continue
@@ -164,7 +164,7 @@ class QueueAdminService:
             yield PeekedMessage(sequence, message, exchange, place, item.acquired, item.failures)
 
     async def _publish(
-        self, space: VirtualHost, each: PeekedMessage, destination: str | None
+        self, host: VirtualHost, each: PeekedMessage, destination: str | None
     ) -> bool:
         message, exchange = each.message, DEFAULT_EXCHANGE
         keys: tuple[str, ...] = (destination or "",)
@@ -178,16 +178,16 @@ class QueueAdminService:
 
         message = message.with_header(DEAD_LETTER_ID, None)._replace(key=keys[0].encode())
         routing = routing_of(message)._replace(keys=keys)
-        publisher = self._runtime.hosts.publisher(space.name, settled)
+        publisher = self._driver.hosts.publisher(host.name, settled)
         publisher.publish(exchange, message, routing, 0)
         published = await done
         if published.error is not None:
             raise published.error
         return published.status is PublishStatus.STORED and published.is_routed
 
-    async def _take_out(self, space: VirtualHost, source: str, sequence: int) -> int:
+    async def _take_out(self, host: VirtualHost, source: str, sequence: int) -> int:
         """Remove one ready message of a queue."""
-        known = space.queues.by_name.get(source)
+        known = host.queues.by_name.get(source)
         queue = None if known is None else known[0].shard.queue(known[1])
         if known is None or queue is None:
             return 0

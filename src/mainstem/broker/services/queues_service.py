@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings as protocols see them, on the runtime of this node.
+"""Queues, exchanges and bindings as protocols see them, on the queues driver of this node.
 
 Declarations and deletions return once they are committed. Messages go through publishers and
 subscriptions, which report their own results.
@@ -29,7 +29,7 @@ from mainstem.model.limits import BATCH_BYTES_MAX
 from mainstem.queues.drivers.queues_driver import QueuesDriver, TopicRequirement
 from mainstem.queues.drivers.virtual_host_driver import VirtualHost
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.publishing.publisher_driver import QueuePublisher
 from mainstem.queues.routing.exchange_topics import encoded_topic, topic_for
@@ -53,14 +53,14 @@ EXCHANGE_PARTITIONS = 1
 class QueueService:
     """The ``Queues`` of one node."""
 
-    def __init__(self, runtime: QueuesDriver) -> None:
-        self._runtime = runtime
+    def __init__(self, driver: QueuesDriver) -> None:
+        self._driver = driver
         self._holders = count(1)
-        self.admin = QueueAdminService(runtime)
+        self.admin = QueueAdminService(driver)
 
     async def ready(self) -> None:
         """Wait until stored state is loaded."""
-        await self._runtime.ready()
+        await self._driver.ready()
 
     # Exchanges and bindings
 
@@ -68,49 +68,49 @@ class QueueService:
         self, namespace: str, declared: Exchange, *, passive: bool = False, shared: bool = False
     ) -> Exchange:
         """Declare an exchange; ``passive`` only checks that it exists."""
-        space = await self._runtime.ensure(namespace)
-        topology = space.state.topology
+        host = await self._driver.ensure(namespace)
+        topology = host.state.topology
         facts = topology.declare(declared, passive=passive)
         if facts:
-            if declared.name not in space.state.topics:
-                await self._take_topic(space, declared.name, is_shared=shared)
+            if declared.name not in host.state.topics:
+                await self._take_topic(host, declared.name, is_shared=shared)
                 # Another client may have declared it while the topic was created.
                 facts = topology.declare(declared)
-            space.exchanges.change(facts)
-            self._open(space, declared.name)
-            await space.home.safe()
+            host.exchanges.change(facts)
+            self._open(host, declared.name)
+            await host.home.safe()
         return topology.live.exchange(declared.name)
 
     async def delete_exchange(self, namespace: str, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange with its bindings."""
-        space = await self._runtime.ensure(namespace)
-        space.exchanges.change(space.state.topology.delete(name, if_unused=if_unused))
-        await space.home.safe()
+        host = await self._driver.ensure(namespace)
+        host.exchanges.change(host.state.topology.delete(name, if_unused=if_unused))
+        await host.home.safe()
 
     async def bind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
         """Bind an exchange to a queue or to another exchange."""
-        space = await self._runtime.ensure(namespace)
-        topology = space.state.topology
+        host = await self._driver.ensure(namespace)
+        topology = host.state.topology
         if binding.destination.is_queue:
-            space.queues.need(binding.destination.name, connection)
+            host.queues.need(binding.destination.name, connection)
         facts = topology.bind(binding)
         if not facts:
             return
-        if binding.source not in space.exchanges.streams:
+        if binding.source not in host.exchanges.streams:
             # A predeclared exchange gets its topic with its first binding.
-            await self._take_topic(space, binding.source, is_shared=False)
-            self._open(space, binding.source)
+            await self._take_topic(host, binding.source, is_shared=False)
+            self._open(host, binding.source)
             facts = topology.bind(binding)
-        space.exchanges.change(facts)
-        await space.home.safe()
+        host.exchanges.change(facts)
+        await host.home.safe()
 
     async def unbind(self, namespace: str, binding: Binding, *, connection: str = "") -> None:
         """Remove a binding; messages already routed are kept."""
-        space = await self._runtime.ensure(namespace)
-        if binding.destination.is_queue and binding.destination.name in space.queues.by_name:
-            space.queues.need(binding.destination.name, connection)
-        space.exchanges.change(space.state.topology.unbind(binding))
-        await space.home.safe()
+        host = await self._driver.ensure(namespace)
+        if binding.destination.is_queue and binding.destination.name in host.queues.by_name:
+            host.queues.need(binding.destination.name, connection)
+        host.exchanges.change(host.state.topology.unbind(binding))
+        await host.home.safe()
 
     # Queues
 
@@ -125,10 +125,10 @@ class QueueService:
         keeps_failures: bool = False,
     ) -> QueueStatus:
         """Declare a queue; ``connection`` owns it if it is exclusive."""
-        space = await self._runtime.ensure(namespace)
+        host = await self._driver.ensure(namespace)
         if keeps_failures:
-            settings = await self._with_dead_letters(space, name, settings)
-        shard = self._runtime.hosts.shard_of(QueueName(namespace, name))
+            settings = await self._with_dead_letters(host, name, settings)
+        shard = self._driver.hosts.shard_of(QueueName(namespace, name))
         declared, effects = shard.shard.on_declare(
             QueueName(namespace, name),
             settings,
@@ -136,10 +136,10 @@ class QueueService:
             connection=connection,
             policy=policy,
         )
-        space.queues.add(name, shard, declared.queue)
+        host.queues.add(name, shard, declared.queue)
         if declared.is_new:
-            _, _, queue = space.queues.need(name, connection)
-            space.begin(queue, effects)
+            _, _, queue = host.queues.need(name, connection)
+            host.begin(queue, effects)
         has_facts = bool(effects.facts)
         shard.carry_out(effects)
         if has_facts:
@@ -154,10 +154,10 @@ class QueueService:
         )
 
     async def _with_dead_letters(
-        self, space: VirtualHost, name: str, settings: QueueSettings
+        self, host: VirtualHost, name: str, settings: QueueSettings
     ) -> QueueSettings:
         """The settings with a dead letter queue for messages that exceed the delivery limit."""
-        known = space.queues.by_name.get(name)
+        known = host.queues.by_name.get(name)
         if known is not None:
             current = known[0].live.shard.queues.entries[known[1]].settings
             if settings == NATIVE and name.endswith(DEAD_SUFFIX):
@@ -173,7 +173,7 @@ class QueueService:
         dead = default_dead_letter_queue(name, settings)
         if dead is None:
             return settings
-        await self.declare_queue(space.name, dead, QueueSettings(), policy=OnDifference.IGNORE)
+        await self.declare_queue(host.name, dead, QueueSettings(), policy=OnDifference.IGNORE)
         return replace(settings, dead_letter_exchange=DEFAULT_EXCHANGE, dead_letter_key=dead)
 
     def status(
@@ -183,7 +183,7 @@ class QueueService:
         shard, number, queue = self._need(namespace, name, connection)
         if is_use:
             queue.consumer_registry.used(shard.now_ms())
-            shard.take(number, Effects())
+            shard.take(number, QueueEffects())
         return QueueStatus(
             name=name,
             messages=queue.body.ready_count,
@@ -212,7 +212,7 @@ class QueueService:
         messages = effects.count
         shard.carry_out(effects)
         await shard.safe()
-        await self._runtime.hosts.home_of(namespace).safe()
+        await self._driver.hosts.home_of(namespace).safe()
         return messages
 
     async def purge_queue(self, namespace: str, name: str, *, connection: str = "") -> int:
@@ -225,7 +225,7 @@ class QueueService:
 
     def connection_gone(self, connection: str) -> None:
         """Delete the exclusive queues of an ended connection."""
-        for shard in self._runtime.shards:
+        for shard in self._driver.shards:
             effects = shard.shard.on_connection_gone(connection, shard.now_ms())
             if effects.notices or effects.facts:
                 shard.carry_out(effects)
@@ -236,7 +236,7 @@ class QueueService:
         self, namespace: str, settled: OnSettled, flow: OnFlow | None = None
     ) -> QueuePublisher:
         """A new publisher."""
-        return self._runtime.hosts.publisher(namespace, settled, flow)
+        return self._driver.hosts.publisher(namespace, settled, flow)
 
     def consume(
         self, namespace: str, queue: str, request: ConsumeRequest, deliver: Deliver, ended: Ended
@@ -259,7 +259,7 @@ class QueueService:
         )
         shard.deliveries.subscribe(subscription)
         if request.shared is not None:
-            self._runtime.windows.share(subscription)
+            self._driver.windows.share(subscription)
         shard.take(number, effects)
         return subscription
 
@@ -275,23 +275,23 @@ class QueueService:
     def _need(
         self, namespace: str, name: str, connection: str
     ) -> tuple[QueueShardDriver, int, Queue]:
-        space = self._runtime.hosts.find(namespace)
-        self._runtime.hosts.check_fresh()
-        if space is None:
+        host = self._driver.hosts.find(namespace)
+        self._driver.hosts.check_fresh()
+        if host is None:
             raise InvalidRequest(ErrorCode.UNKNOWN_QUEUE, f"no queue '{name}'", subject=name)
-        found = space.queues.need(name, connection)
+        found = host.queues.need(name, connection)
         # Apply pending settlements first: they wait for the end of this event loop iteration.
         found[0].settle_all()
         return found
 
     # Topics of exchanges
 
-    async def _take_topic(self, space: VirtualHost, exchange: str, *, is_shared: bool) -> None:
+    async def _take_topic(self, host: VirtualHost, exchange: str, *, is_shared: bool) -> None:
         """Create or take over the topic that stores the messages of an exchange."""
-        if exchange == DEFAULT_EXCHANGE or exchange in space.state.topics:
+        if exchange == DEFAULT_EXCHANGE or exchange in host.state.topics:
             return
-        topics = self._runtime.topics
-        topic = topic_for(space.name, exchange)
+        topics = self._driver.topics
+        topic = topic_for(host.name, exchange)
         if topics.writers(topic) and not is_shared:
             raise InvalidRequest(
                 ErrorCode.RESOURCE_LOCKED,
@@ -306,22 +306,22 @@ class QueueService:
             # A topic whose name differs only in '.' and '_' already exists.
             if error.code is not ErrorCode.INVALID_TOPIC_NAME:
                 raise
-            topic = encoded_topic(space.name, exchange)
+            topic = encoded_topic(host.name, exchange)
             await topics.ensure(_exchange_topic(topic))
-        if exchange not in space.state.topics:
-            space.exchanges.record(TopicTaken(exchange, topic, is_shared))
-        space.exchanges.prepare(topics.writers(topic))
-        await space.home.safe()
+        if exchange not in host.state.topics:
+            host.exchanges.record(TopicTaken(exchange, topic, is_shared))
+        host.exchanges.prepare(topics.writers(topic))
+        await host.home.safe()
 
-    def _open(self, space: VirtualHost, exchange: str) -> None:
+    def _open(self, host: VirtualHost, exchange: str) -> None:
         """Serve an exchange whose topic exists."""
-        if exchange in space.exchanges.streams:
-            space.exchanges.note_exchange(exchange)
+        if exchange in host.exchanges.streams:
+            host.exchanges.note_exchange(exchange)
             return
-        taken = space.state.topics[exchange]
-        writers = self._runtime.topics.writers(taken.topic)
-        space.exchanges.prepare(writers)
-        space.exchanges.open_exchange(exchange, writers)
+        taken = host.state.topics[exchange]
+        writers = self._driver.topics.writers(taken.topic)
+        host.exchanges.prepare(writers)
+        host.exchanges.open_exchange(exchange, writers)
 
 
 def _exchange_topic(name: str) -> TopicRequirement:

@@ -22,7 +22,7 @@ from mainstem.coordination.share.service import ShareGroupCoordinator
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.metadata import Topic
 
-LOOKS_AT_ONCE: Final = 64
+READS_AT_ONCE: Final = 64
 
 
 class ShareOffsets:
@@ -96,8 +96,8 @@ class ShareOffsets:
         """All partitions that the group has read; waits once for those without a writer."""
         shown: list[ShareOffset] = []
         places = self._places(states)
-        for at in range(0, len(places), LOOKS_AT_ONCE):
-            some = places[at : at + LOOKS_AT_ONCE]
+        for at in range(0, len(places), READS_AT_ONCE):
+            some = places[at : at + READS_AT_ONCE]
             shown += await asyncio.gather(*(self._state(*each, states) for each in some))
         return shown
 
@@ -121,7 +121,7 @@ class ShareOffsets:
         share = state.share
         lag = UNKNOWN_LAG
         try:
-            end = (await self._streams.look(name, partition)).last_stable
+            end = (await self._streams.open_reader(name, partition)).last_stable
             lag = max(end - share.start - share.done, 0)
         except MainstemError:
             pass  # without a writer the end is unknown, but the group's offset is known

@@ -16,7 +16,7 @@ import typer
 
 from mainstem.cli.commands.bench_schedule import NANOSECONDS, SendSchedule
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.login.admin_session import with_admin
 from mainstem.cli.output.histogram import Histogram
 from mainstem.cli.output.render import Output, show_one
@@ -68,7 +68,7 @@ class Load(NamedTuple):
 class SendOptions(NamedTuple):
     """How the messages are sent."""
 
-    bootstrap: Access
+    bootstrap: ConnectionOptions
     acks: str
     compression: str
     linger_ms: float
@@ -136,7 +136,7 @@ def latency(
     show_one(result | _latencies(found), output)
 
 
-def _prepare(bootstrap: Access, timeout_s: float, topic: str, partitions: int) -> str:
+def _prepare(bootstrap: ConnectionOptions, timeout_s: float, topic: str, partitions: int) -> str:
     """Create the topic if it is missing; returns its ``flush.policy``."""
 
     async def act(admin: "Admin") -> str:
@@ -176,7 +176,7 @@ async def _produce(load: Load, way: SendOptions) -> tuple[float, Histogram]:
 
 
 async def _consume(
-    bootstrap: Access, topic: str, count: int, timeout_s: float
+    bootstrap: ConnectionOptions, topic: str, count: int, timeout_s: float
 ) -> tuple[int, int, float]:
     from mainstem.client.consumer import Consumer, ConsumerSettings
     from mainstem.client.consuming.offset_query import EARLIEST

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from mainstem.cli.errors import UsageFailure, exit_on_broken_pipe
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.output.record_format import DEFAULT_FORMAT, as_document, compile_format
 from mainstem.cli.output.render import Output
 from mainstem.cli.parameters.shared import (
@@ -33,7 +33,7 @@ RECORDS_PER_POLL_MAX = 500
 Printer = Callable[["ConsumerRecord"], bytes]
 
 
-class Begin(NamedTuple):
+class StartPosition(NamedTuple):
     """Where to start without a group: the first field that is set decides."""
 
     offset: int | None = None  # below zero: so many records before the end
@@ -47,7 +47,7 @@ class ConsumeOptions(NamedTuple):
     topics: Sequence[str]
     partitions: Sequence[int]
     group: str | None
-    begin: Begin
+    start: StartPosition
     follow: bool
     records_max: int | None
     timeout_s: float
@@ -127,8 +127,8 @@ def consume(
         table = ParquetOptions(topics[0], partition or [], moment_ms, read_committed)
         asyncio.run(_write_parquet(bootstrap, table, to_parquet, timeout))
         return
-    begin = Begin(offset, moment_ms, from_beginning or not (follow or group))
-    options = ConsumeOptions(topics, partition or [], group, begin, follow, records_max, timeout)
+    start = StartPosition(offset, moment_ms, from_beginning or not (follow or group))
+    options = ConsumeOptions(topics, partition or [], group, start, follow, records_max, timeout)
     with exit_on_broken_pipe():
         asyncio.run(_read(bootstrap, options, printer(form, output), read_committed=read_committed))
 
@@ -151,7 +151,7 @@ def printer(form: str | None, output: Output) -> Printer:
 
 
 async def _write_parquet(
-    bootstrap: Access, options: ParquetOptions, path: Path, timeout_s: float
+    bootstrap: ConnectionOptions, options: ParquetOptions, path: Path, timeout_s: float
 ) -> None:
     try:
         from mainstem.client.table import TableSettings, to_parquet
@@ -173,13 +173,13 @@ async def _write_parquet(
 
 
 async def _read(
-    bootstrap: Access, options: ConsumeOptions, form: Printer, *, read_committed: bool
+    bootstrap: ConnectionOptions, options: ConsumeOptions, form: Printer, *, read_committed: bool
 ) -> None:
     from mainstem.client.admin import Admin
     from mainstem.client.consumer import Consumer, ConsumerSettings
 
     settings = ConsumerSettings(
-        reset="earliest" if options.begin.beginning else "latest",
+        reset="earliest" if options.start.beginning else "latest",
         isolation="read_committed" if read_committed else "read_uncommitted",
         api_timeout_ms=round(options.timeout_s * 1000),
     )
@@ -192,7 +192,7 @@ async def _read(
                 consumer.subscribe(options.topics)
             else:
                 consumer.assign(places)
-                await _go_to_begin(consumer, options.begin, ends)
+                await _seek_to_start(consumer, options.start, ends)
             await _print_all(consumer, options, ends, form)
 
 
@@ -218,22 +218,22 @@ async def _ends(admin: "Admin", places: Sequence["TopicPartition"]) -> dict["Top
     return {place: answer.offset for place, answer in found.items()}
 
 
-async def _go_to_begin(
-    consumer: "Consumer", begin: Begin, ends: dict["TopicPartition", int]
+async def _seek_to_start(
+    consumer: "Consumer", start: StartPosition, ends: dict["TopicPartition", int]
 ) -> None:
     from mainstem.client.consuming.offset_query import EARLIEST, LATEST
 
-    if begin.offset is not None and begin.offset >= 0:
+    if start.offset is not None and start.offset >= 0:
         for place in ends:
-            consumer.seek(place, begin.offset)
-    elif begin.offset is not None:
+            consumer.seek(place, start.offset)
+    elif start.offset is not None:
         starts = await consumer.offsets(dict.fromkeys(ends, EARLIEST))
         for place, end in ends.items():
-            consumer.seek(place, max(starts[place].offset, end + begin.offset))
-    elif begin.moment_ms is not None:
-        await consumer.seek_to_time(begin.moment_ms)
+            consumer.seek(place, max(starts[place].offset, end + start.offset))
+    elif start.moment_ms is not None:
+        await consumer.seek_to_time(start.moment_ms)
     else:
-        await consumer.seek_to_time(EARLIEST if begin.beginning else LATEST)
+        await consumer.seek_to_time(EARLIEST if start.beginning else LATEST)
 
 
 async def _print_all(

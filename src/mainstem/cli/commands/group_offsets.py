@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Offsets = Mapping["TopicPartition", int]
 
 
-class Destination(NamedTuple):
+class OffsetReset(NamedTuple):
     """The new offset; exactly one field is set."""
 
     earliest: bool = False
@@ -77,16 +77,16 @@ def reset_offsets(
     moment_ms = (
         parse_timestamp(to_time, time.time_ns() // 1_000_000) if to_time is not None else None
     )
-    destination = Destination(to_earliest, to_latest, to_offset, moment_ms, shift_by)
-    if sum(value is not None and value is not False for value in destination) != 1:
+    reset = OffsetReset(to_earliest, to_latest, to_offset, moment_ms, shift_by)
+    if sum(value is not None and value is not False for value in reset) != 1:
         raise UsageFailure(
             "give exactly one target",
             remedy="--to-earliest, --to-latest, --to-offset, --to-time or --shift-by",
         )
 
     async def act(admin: "Admin") -> tuple[Offsets, Offsets]:
-        ground = await _collect(admin, name, topic or [], destination)
-        new = new_offsets(destination, ground)
+        ground = await _collect(admin, name, topic or [], reset)
+        new = new_offsets(reset, ground)
         if not dry_run:
             await admin.groups.reset(name, new)
         return ground.committed, new
@@ -99,19 +99,19 @@ def reset_offsets(
     show_rows(rows, output, columns=["topic", "partition", "old", "new"])
 
 
-def new_offsets(destination: Destination, ground: PartitionBounds) -> dict["TopicPartition", int]:
+def new_offsets(reset: OffsetReset, ground: PartitionBounds) -> dict["TopicPartition", int]:
     """The new offset of each partition, always between its start and its end."""
     new = {}
     for partition, start in ground.starts.items():
         end = ground.ends[partition]
-        if destination.earliest:
+        if reset.earliest:
             wanted = start
-        elif destination.latest:
+        elif reset.latest:
             wanted = end
-        elif destination.offset is not None:
-            wanted = destination.offset
-        elif destination.shift is not None:
-            wanted = ground.committed.get(partition, start) + destination.shift
+        elif reset.offset is not None:
+            wanted = reset.offset
+        elif reset.shift is not None:
+            wanted = ground.committed.get(partition, start) + reset.shift
         else:
             # No record has this timestamp or a later one: the group goes to the end.
             found = ground.at_moment[partition]
@@ -121,7 +121,7 @@ def new_offsets(destination: Destination, ground: PartitionBounds) -> dict["Topi
 
 
 async def _collect(
-    admin: "Admin", group: str, topics: Sequence[str], destination: Destination
+    admin: "Admin", group: str, topics: Sequence[str], reset: OffsetReset
 ) -> PartitionBounds:
     from mainstem.client.consuming.offset_query import EARLIEST, LATEST
 
@@ -133,8 +133,8 @@ async def _collect(
         return {partition: answer.offset for partition, answer in answers.items()}
 
     at_moment: Offsets = {}
-    if destination.moment_ms is not None:
-        at_moment = await offsets(destination.moment_ms)
+    if reset.moment_ms is not None:
+        at_moment = await offsets(reset.moment_ms)
     return PartitionBounds(committed, await offsets(EARLIEST), await offsets(LATEST), at_moment)
 
 

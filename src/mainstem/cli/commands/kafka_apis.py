@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.output.render import Output, show_rows
 from mainstem.cli.parameters.shared import DEFAULT_BOOTSTRAP, Bootstrap, OutputForm
 
@@ -64,7 +64,7 @@ def _note(proof: str | None, reason: str | None, *, is_served: bool) -> str:
     return (proof if is_served else reason) or ""
 
 
-async def _served(bootstrap: Access) -> dict[int, Versions]:
+async def _served(bootstrap: ConnectionOptions) -> dict[int, Versions]:
     from mainstem.client.cluster import parse_address
     from mainstem.client.connection import Connection
 

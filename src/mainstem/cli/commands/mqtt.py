@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import Access, tls_context
+from mainstem.cli.login.access import ConnectionOptions, tls_context
 from mainstem.cli.parameters.shared import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -91,7 +91,7 @@ def subscribe(
                 return
 
 
-def _client(access: Access, address: str | None, timeout_s: float) -> "MqttClient":
+def _client(access: ConnectionOptions, address: str | None, timeout_s: float) -> "MqttClient":
     from mainstem.client.cluster import parse_address
     from mainstem.client.network.mqtt_client import MqttClient
 

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.output.render import Output, show_confirmation
-from mainstem.cli.parameters.record_input import Line, LineReader, LineRules, headers, separator
+from mainstem.cli.parameters.record_input import (
+    InputRecord,
+    LineReader,
+    LineRules,
+    headers,
+    separator,
+)
 from mainstem.cli.parameters.shared import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -102,7 +108,10 @@ def produce(
 
 
 async def _run(
-    bootstrap: Access, sending: Sending, target: Target, records: AsyncIterator[list[Line]]
+    bootstrap: ConnectionOptions,
+    sending: Sending,
+    target: Target,
+    records: AsyncIterator[list[InputRecord]],
 ) -> int:
     from mainstem.client.producer import Producer, ProducerSettings
 
@@ -121,7 +130,7 @@ async def _run(
 
 
 async def _send_all(
-    producer: "Producer", target: Target, records: AsyncIterator[list[Line]]
+    producer: "Producer", target: Target, records: AsyncIterator[list[InputRecord]]
 ) -> int:
     count = 0
     async for lines in records:
@@ -146,15 +155,15 @@ class _Source:
         self._file = file
         self._whole = whole
 
-    async def records(self, rules: LineRules) -> AsyncIterator[list[Line]]:
+    async def records(self, rules: LineRules) -> AsyncIterator[list[InputRecord]]:
         """Records in groups, as they become available."""
         if self._value is not None:
-            yield [Line(rules.key, self._value.encode())]
+            yield [InputRecord(rules.key, self._value.encode())]
             return
         pieces = self._pieces()
         if self._whole:
             content = b"".join([piece async for piece in pieces])
-            yield [Line(rules.key, content)]
+            yield [InputRecord(rules.key, content)]
             return
         reader = LineReader(rules)
         async for piece in pieces:

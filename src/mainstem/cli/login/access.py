@@ -25,7 +25,7 @@ HTTP_PORT = 8080
 CONNECT_TIMEOUT_S = 10.0
 
 
-class Login(NamedTuple):
+class SaslCredentials(NamedTuple):
     """The credentials. ``by_token``: user and password are those of a delegation token.
 
     ``token`` is for OAUTHBEARER; ``token_file``, where it came from, is read again at each login,
@@ -40,7 +40,7 @@ class Login(NamedTuple):
     token_file: str | None = None
 
     def __repr__(self) -> str:
-        return f"Login({self.mechanism}, {self.user!r})"
+        return f"SaslCredentials({self.mechanism}, {self.user!r})"
 
     async def fresh_token(self) -> str:
         """Reads the current token from the file."""
@@ -67,7 +67,7 @@ class Tls(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ConnectionOptions:
     """Holds the address, login and TLS settings of a command.
 
     ``given``: the address was set explicitly, not by default.
@@ -76,16 +76,16 @@ class Access:
     bootstrap: str = DEFAULT_ADDRESS
     given: bool = False
     http: str | None = None
-    login: Login | None = None
+    login: SaslCredentials | None = None
     tls: Tls | None = None
 
     def __str__(self) -> str:
         return self.bootstrap
 
     @classmethod
-    def parse(cls, text: "str | Access") -> "Access":
+    def parse(cls, text: "str | ConnectionOptions") -> "ConnectionOptions":
         """The value of ``--bootstrap``."""
-        return text if isinstance(text, Access) else cls(text, given=True)
+        return text if isinstance(text, ConnectionOptions) else cls(text, given=True)
 
     def settings(self, timeout_s: float = CONNECT_TIMEOUT_S) -> "ConnectionSettings":
         """The settings of a connection."""
@@ -121,7 +121,7 @@ class Access:
         host, _ = parse_address(self.bootstrap.split(",", maxsplit=1)[0])
         host = f"[{host}]" if ":" in host else host
         beside = f"{'https' if self.tls is not None else 'http'}://{host}:{HTTP_PORT}"
-        login = self.login or Login("")
+        login = self.login or SaslCredentials("")
         if login.by_token:
             raise UsageFailure(
                 "delegation tokens work with the Kafka protocol only",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 
 if TYPE_CHECKING:
     from mainstem.client.admin import Admin
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_admin(bootstrap: Access, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]) -> T:
+def with_admin(
+    bootstrap: ConnectionOptions, timeout_s: float, action: Callable[["Admin"], Awaitable[T]]
+) -> T:
     """Calls ``action`` with an admin client and returns its result."""
 
     async def converse() -> T:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import Access, read_secret
+from mainstem.cli.login.access import ConnectionOptions, read_secret
 from mainstem.cli.login.settings import MECHANISMS, LoginSettings, access_from, merged
 from mainstem.cli.parameters.shared import BOOTSTRAP
 
@@ -148,8 +148,8 @@ def _extend(command: Any) -> None:
 
 
 def resolved(
-    address: Access, given_options: Mapping[str, Any], environment: Mapping[str, str]
-) -> Access:
+    address: ConnectionOptions, given_options: Mapping[str, Any], environment: Mapping[str, str]
+) -> ConnectionOptions:
     """The access that results from flags, files and variables.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from mainstem.cli.errors import UsageFailure
-from mainstem.cli.login.access import DEFAULT_ADDRESS, Access, Login, Tls
+from mainstem.cli.login.access import DEFAULT_ADDRESS, ConnectionOptions, SaslCredentials, Tls
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 BEARER = "OAUTHBEARER"
@@ -87,13 +87,13 @@ def _without(login_settings: LoginSettings, names: Iterable[str]) -> LoginSettin
     return login_settings._replace(**dict.fromkeys(names))
 
 
-def access_from(login_settings: LoginSettings, *, secret: "Secret") -> Access:
+def access_from(login_settings: LoginSettings, *, secret: "Secret") -> ConnectionOptions:
     """The access that the settings give; ``secret`` reads passwords and tokens kept outside.
 
     Raises:
         UsageFailure: they contradict each other.
     """
-    return Access(
+    return ConnectionOptions(
         login_settings.bootstrap or DEFAULT_ADDRESS,
         given=login_settings.bootstrap is not None,
         http=login_settings.http,
@@ -114,7 +114,7 @@ class Secret(Protocol):
         ...
 
 
-def _login(login_settings: LoginSettings, secret: Secret) -> Login | None:
+def _login(login_settings: LoginSettings, secret: Secret) -> SaslCredentials | None:
     mechanism = _mechanism(login_settings)
     if login_settings.brings_token:
         if mechanism != BEARER:
@@ -125,7 +125,7 @@ def _login(login_settings: LoginSettings, secret: Secret) -> Login | None:
             else secret.of_file(str(login_settings.token_file))
         )
         file = login_settings.token_file if login_settings.token is None else None
-        return Login(BEARER, token=token, token_file=file)
+        return SaslCredentials(BEARER, token=token, token_file=file)
     if login_settings.user is None:
         if (
             login_settings.password_file is not None
@@ -140,7 +140,9 @@ def _login(login_settings: LoginSettings, secret: Secret) -> Login | None:
     if password is None:
         file = login_settings.password_file
         password = secret.of_user(login_settings.user) if file is None else secret.of_file(file)
-    return Login(mechanism, login_settings.user, password, by_token=bool(login_settings.by_token))
+    return SaslCredentials(
+        mechanism, login_settings.user, password, by_token=bool(login_settings.by_token)
+    )
 
 
 def _mechanism(login_settings: LoginSettings) -> str:

@@ -8,7 +8,7 @@ import typer
 from mainstem.cli.errors import UsageFailure
 
 if TYPE_CHECKING:
-    from mainstem.cli.login.access import Access
+    from mainstem.cli.login.access import ConnectionOptions
     from mainstem.client.administration.rest_queues import RestQueues
 
 Namespace = Annotated[
@@ -33,7 +33,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so ma
 
 
 def queues_of(
-    bootstrap: "Access", http: str | None, timeout_s: float, namespace: str
+    bootstrap: "ConnectionOptions", http: str | None, timeout_s: float, namespace: str
 ) -> "RestQueues":
     """The queues of a namespace, over the HTTP API."""
     from mainstem.client.administration.rest_queues import RestQueues

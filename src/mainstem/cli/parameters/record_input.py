@@ -8,7 +8,7 @@ from mainstem.cli.errors import UsageFailure
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
-class Line(NamedTuple):
+class InputRecord(NamedTuple):
     """Key and value of a record to be sent."""
 
     key: bytes | None
@@ -34,7 +34,7 @@ class LineReader:
         self._rest = b""
         self._number = 0
 
-    def feed(self, piece: bytes) -> list[Line]:
+    def feed(self, piece: bytes) -> list[InputRecord]:
         """The records that are complete now.
 
         Raises:
@@ -48,17 +48,17 @@ class LineReader:
             )
         return [self._line(text) for text in whole]
 
-    def end(self) -> list[Line]:
+    def end(self) -> list[InputRecord]:
         """The last record, when the input did not end in a line end."""
         rest, self._rest = self._rest, b""
         return [self._line(rest)] if rest else []
 
-    def _line(self, text: bytes) -> Line:
+    def _line(self, text: bytes) -> InputRecord:
         self._number += 1
         return parse(text, self._rules, self._number)
 
 
-def parse(text: bytes, rules: LineRules, number: int = 1) -> Line:
+def parse(text: bytes, rules: LineRules, number: int = 1) -> InputRecord:
     """One line without its end."""
     key, value = rules.key, text
     if rules.key_separator is not None:
@@ -70,8 +70,8 @@ def parse(text: bytes, rules: LineRules, number: int = 1) -> Line:
                 remedy="omit the option for records without a key",
             )
     if rules.null_marker is not None and value == rules.null_marker:
-        return Line(key, None)
-    return Line(key, value)
+        return InputRecord(key, None)
+    return InputRecord(key, value)
 
 
 def headers(options: Sequence[str]) -> tuple[tuple[str, bytes | None], ...]:

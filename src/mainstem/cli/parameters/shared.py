@@ -4,19 +4,19 @@ from typing import Annotated
 
 import typer
 
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.output.render import Output
 
 BOOTSTRAP = "bootstrap"  # the name of the parameter that marks commands that log in
-DEFAULT_BOOTSTRAP = Access()
+DEFAULT_BOOTSTRAP = ConnectionOptions()
 DEFAULT_TIMEOUT_S = 30.0
 
 Bootstrap = Annotated[
-    Access,
+    ConnectionOptions,
     typer.Option(
         "--bootstrap",
         "-b",
-        parser=Access.parse,
+        parser=ConnectionOptions.parse,
         metavar="HOST:PORT[,...]",
         help="Address of a node of the cluster, or $MAINSTEM_BOOTSTRAP.",
     ),

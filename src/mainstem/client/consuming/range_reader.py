@@ -60,7 +60,7 @@ class RecordsTrimmed(InvalidRequest):
         self.latest = latest
 
 
-class _Answer(NamedTuple):
+class _FetchResult(NamedTuple):
     """The result of one fetch."""
 
     data: PartitionData
@@ -92,7 +92,7 @@ class RangeReader:
             Corrupt: a batch is damaged.
             MainstemError: the partition cannot be read in time.
         """
-        coming: asyncio.Task[_Answer] | None = None
+        coming: asyncio.Task[_FetchResult] | None = None
         try:
             while self._position < self._until:
                 answer = await (coming or self._fetch(self._position))
@@ -136,7 +136,7 @@ class RangeReader:
                 f"{error.cause}, in the batches at offsets {places}", subject=str(self._partition)
             ) from error
 
-    async def _fetch(self, position: int) -> _Answer:
+    async def _fetch(self, position: int) -> _FetchResult:
         """Fetches until a response has batches, or nothing is left below the end."""
         for _ in range(EMPTY_ANSWERS_MAX):
             data = await self._cluster.retrying(
@@ -146,14 +146,14 @@ class RangeReader:
             for header, _batch in batches_of(data.records or b""):
                 end = header.until_offset
             if end > position:
-                return _Answer(data, end)
+                return _FetchResult(data, end)
             if data.records:
                 raise Corrupt(
                     "a response without a complete batch", subject=f"{self._partition}@{position}"
                 )
             self._check_end(data, position)
         # Compaction may leave nothing between here and the end of the range.
-        return _Answer(data, self._until)
+        return _FetchResult(data, self._until)
 
     def _check_end(self, data: PartitionData, position: int) -> None:
         is_committed = self._settings.read_committed

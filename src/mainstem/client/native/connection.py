@@ -15,14 +15,14 @@ from typing import Any, Final, Self, cast
 import msgspec
 
 from mainstem.client import errors
-from mainstem.client.connection import FrameReader
+from mainstem.client.connection import LengthPrefixedFrameReader
 from mainstem.client.native.errors import copy_of, mainstem_error
 from mainstem.client.network.login import NONCE_BYTES
 from mainstem.client.sasl import SaslSettings, exchange_for
 from mainstem.model.errors import Corrupt, ErrorCode, MainstemError, Unavailable
 from mainstem.wire.kafka.codec import Malformed as BadFrame
 from mainstem.wire.native.answers import Challenge, Connected, Goodbye, read_answer
-from mainstem.wire.native.frames import COMPRESSIONS, NONE, Malformed, frame, plain_body
+from mainstem.wire.native.frames import COMPRESSIONS, NONE, MalformedFrame, frame, plain_body
 from mainstem.wire.native.requests import Connect, Ping, Respond
 from mainstem.wire.native.words import Error, NotAWord, Word, encode
 
@@ -66,7 +66,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._on_ended = ended
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._frames = FrameReader()
+        self._frames = LengthPrefixedFrameReader()
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._compression = NONE
@@ -244,7 +244,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         try:
             for data in self._frames.received(nbytes):
                 self._arrived(memoryview(data))
-        except (Malformed, BadFrame, NotAWord) as error:
+        except (MalformedFrame, BadFrame, NotAWord) as error:
             self._end(Corrupt(f"the node sent an invalid response: {error}", subject=self.address))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -264,7 +264,7 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _arrived(self, data: memoryview) -> None:
         if len(data) < _HEAD.size:
-            raise Malformed("a frame without a header")
+            raise MalformedFrame("a frame without a header")
         flags, number = _HEAD.unpack_from(data)
         body = plain_body(flags, data[_HEAD.size :], self._compression, ANSWER_BYTES_MAX)
         word = read_answer(body)

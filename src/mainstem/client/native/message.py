@@ -21,7 +21,7 @@ Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | N
 RejectReason = Literal["rejected", "bad-payload", "handler-error"]
 
 
-class Properties(TypedDict, total=False):
+class MessageProperties(TypedDict, total=False):
     """The properties of a message besides its value."""
 
     headers: Headers
@@ -36,7 +36,7 @@ class Properties(TypedDict, total=False):
 
 
 def outgoing(
-    value: bytes | str | None, properties: Properties, key: bytes | str | None = None
+    value: bytes | str | None, properties: MessageProperties, key: bytes | str | None = None
 ) -> WireMessage:
     """A message to publish."""
     given = dict(properties)

@@ -6,15 +6,15 @@ from typing import Any, Final, Protocol, Unpack
 from msgspec import Struct
 
 from mainstem.client.native.errors import mainstem_error
-from mainstem.client.native.message import Properties, QueueMessage, outgoing
+from mainstem.client.native.message import MessageProperties, QueueMessage, outgoing
 from mainstem.client.native.queue_consumer import QueueConsumer
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.wire.native import requests
 from mainstem.wire.native.answers import (
     BrowsedList,
     BrowsedMessage,
-    Counted,
     Got,
+    MessageCount,
     Published,
     QueueInfo,
     QueueList,
@@ -61,7 +61,7 @@ class Exchange:
         self.name = name
 
     async def publish(
-        self, value: bytes | str | None, *, key: str = "", **properties: Unpack[Properties]
+        self, value: bytes | str | None, *, key: str = "", **properties: Unpack[MessageProperties]
     ) -> bool:
         """Publishes a message and waits until it is stored; returns whether a queue received it.
 
@@ -129,7 +129,9 @@ class Queue:
         self._client = client
         self.name = name
 
-    async def publish(self, value: bytes | str | None, **properties: Unpack[Properties]) -> None:
+    async def publish(
+        self, value: bytes | str | None, **properties: Unpack[MessageProperties]
+    ) -> None:
         """Publishes a message to this queue and waits until it is stored.
 
         Raises:
@@ -206,18 +208,18 @@ class Queue:
         word = requests.MoveMessages(
             name=self.name, to=None if to is None else to.name, limit=limit
         )
-        answer: Counted = await self._client.ask(word)
+        answer: MessageCount = await self._client.ask(word)
         return answer.messages
 
     async def purge(self) -> int:
         """Drops all messages that are not being delivered; returns how many."""
-        answer: Counted = await self._client.ask(requests.PurgeQueue(name=self.name))
+        answer: MessageCount = await self._client.ask(requests.PurgeQueue(name=self.name))
         return answer.messages
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Deletes the queue; returns how many messages were ready."""
         word = requests.DeleteQueue(name=self.name, if_unused=if_unused, if_empty=if_empty)
-        answer: Counted = await self._client.ask(word)
+        answer: MessageCount = await self._client.ask(word)
         return answer.messages
 
 

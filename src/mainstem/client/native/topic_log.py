@@ -7,11 +7,11 @@ protocol; this is for programs that use queues and also read the log.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Unpack
 
-from mainstem.client.native.message import Properties, outgoing
+from mainstem.client.native.message import MessageProperties, outgoing
 from mainstem.wire.native import requests
 from mainstem.wire.native.answers import (
     Appended,
-    Place,
+    RecordPosition,
     Records,
     TopicList,
     WireRecord,
@@ -53,15 +53,15 @@ class TopicLog:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        **properties: Unpack[Properties],
-    ) -> Place:
+        **properties: Unpack[MessageProperties],
+    ) -> RecordPosition:
         """Stores one message; returns its partition and offset."""
         [place] = await self.append_many(topic, [outgoing(value, properties, key)])
         return place
 
     async def append_many(
         self, topic: str, messages: Iterable[WireMessage], *, partition: int | None = None
-    ) -> list[Place]:
+    ) -> list[RecordPosition]:
         """Stores messages in order; returns the partition and offset of each."""
         word = requests.Append(topic=topic, messages=list(messages), partition=partition)
         answer: Appended = await self._ask(word)

@@ -16,7 +16,7 @@ from typing import Final, Generic, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
-from mainstem.client.native.message import Properties, QueueMessage, outgoing
+from mainstem.client.native.message import MessageProperties, QueueMessage, outgoing
 from mainstem.client.native.queue import WINDOW, Queue
 from mainstem.model.decode_errors import DECODE_ERRORS
 
@@ -61,14 +61,14 @@ class TypedQueue(Generic[Body]):
         else:
             self._decoder, self._encoder = msgspec.msgpack.Decoder(body), msgspec.msgpack.Encoder()
 
-    async def publish(self, body: Body, **properties: Unpack[Properties]) -> None:
+    async def publish(self, body: Body, **properties: Unpack[MessageProperties]) -> None:
         """Publishes a value and waits until it is stored."""
         properties.setdefault("content_type", self._content_type)
         await self.queue.publish(self._encoder.encode(body), **properties)
 
     async def publish_many(self, bodies: Iterable[Body]) -> int:
         """Publishes values in order and waits until all are stored; returns how many."""
-        properties = Properties(content_type=self._content_type)
+        properties = MessageProperties(content_type=self._content_type)
         encode = self._encoder.encode
         return await self.queue.publish_many(outgoing(encode(body), properties) for body in bodies)
 

@@ -174,7 +174,7 @@ class ProducerIdState:
         return ProducerStamp(self.producer_id, self.epoch, base)
 
 
-class Outbox:
+class PartitionOutbox:
     """The undelivered batches of one producer for one partition."""
 
     __slots__ = (

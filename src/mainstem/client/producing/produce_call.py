@@ -26,7 +26,7 @@ NO_TOPIC_ID: Final = bytes(16)
 ANSWER_SLACK_MS: Final = 2_000
 
 
-class Transaction(Protocol):
+class ProducerTransaction(Protocol):
     """The transaction that the batches of a producer belong to."""
 
     @property
@@ -50,7 +50,7 @@ class ProduceOptions(msgspec.Struct, frozen=True):
     acks: int
     codec: int
     settings: ProducerSettings
-    transaction: Transaction | None = None
+    transaction: ProducerTransaction | None = None
 
 
 async def produce(

@@ -13,7 +13,7 @@ from mainstem.client import errors
 from mainstem.client.cluster import Cluster
 from mainstem.client.concurrency.background_tasks import TaskSet
 from mainstem.client.producing.delivery_failures import DeliveryFailures
-from mainstem.client.producing.outbox import Outbox, ProducerBatch
+from mainstem.client.producing.outbox import PartitionOutbox, ProducerBatch
 from mainstem.client.producing.produce_call import ProduceOptions, produce
 from mainstem.client.producing.producer_ids import ProducerIdSource
 from mainstem.client.settings import ProducerSettings
@@ -35,7 +35,7 @@ _SEQUENCE_LOST: Final = frozenset(
 )
 
 
-class Sender:
+class BatchSender:
     """The driver behind a producer."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet()
         self._outboxes = _Outboxes(options.settings, needs_identity=identities is not None)
-        self._busy: dict[TopicPartition, Outbox] = {}
+        self._busy: dict[TopicPartition, PartitionOutbox] = {}
         self._identifying: set[TopicPartition] = set()
         self._requests_of: dict[int, int] = {}
         self._pump_handle: asyncio.Handle | None = None
@@ -297,7 +297,7 @@ class Sender:
             self._is_refreshing = False
         self._pump_in(0)
 
-    async def _identify(self, outbox: Outbox) -> None:
+    async def _identify(self, outbox: PartitionOutbox) -> None:
         """Gets a producer id for a partition that has none, or whose id is unusable."""
         assert self._identities is not None, "only idempotent producers have ids"
         try:
@@ -316,7 +316,7 @@ class Sender:
             self._identifying.discard(outbox.partition)
 
 
-class _Outboxes(dict[TopicPartition, Outbox]):
+class _Outboxes(dict[TopicPartition, PartitionOutbox]):
     """The outboxes by partition, created on first access."""
 
     def __init__(self, settings: ProducerSettings, *, needs_identity: bool) -> None:
@@ -324,8 +324,8 @@ class _Outboxes(dict[TopicPartition, Outbox]):
         self._settings = settings
         self._needs_identity = needs_identity
 
-    def __missing__(self, partition: TopicPartition) -> Outbox:
-        outbox = self[partition] = Outbox(
+    def __missing__(self, partition: TopicPartition) -> PartitionOutbox:
+        outbox = self[partition] = PartitionOutbox(
             partition,
             batch_bytes=self._settings.batch_bytes,
             in_flight_max=self._settings.in_flight_max,

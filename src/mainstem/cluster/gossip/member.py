@@ -13,7 +13,7 @@ import msgspec
 from mainstem.model.ids import NodeId
 
 
-class MemberState(IntEnum):
+class GossipState(IntEnum):
     """From good to bad: at equal incarnation the greater one holds."""
 
     ALIVE = 0
@@ -24,7 +24,7 @@ class MemberState(IntEnum):
     @property
     def is_gone(self) -> bool:
         """Whether the node has left or is dead."""
-        return self >= MemberState.DEAD
+        return self >= GossipState.DEAD
 
 
 class Address(NamedTuple):
@@ -52,7 +52,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
     node: NodeId
     incarnation: int
-    state: MemberState
+    state: GossipState
     origin: NodeId
     about: SelfDescription
 
@@ -77,7 +77,7 @@ class Member:
         return self.claim.node
 
     @property
-    def state(self) -> MemberState:
+    def state(self) -> GossipState:
         """The last known state."""
         return self.claim.state
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
-from mainstem.cluster.gossip.member import Claim, Member, MemberChange, MemberState, SelfDescription
+from mainstem.cluster.gossip.member import Claim, GossipState, Member, MemberChange, SelfDescription
 from mainstem.cluster.gossip.settings import GossipSettings
 from mainstem.cluster.gossip.suspicion import Suspicion
 from mainstem.model.ids import NodeId
@@ -62,7 +62,7 @@ class MemberTable:
 
     def leave(self) -> None:
         """This node leaves."""
-        self._raise(self.own.incarnation + 1, self.own.about, MemberState.LEFT)
+        self._raise(self.own.incarnation + 1, self.own.about, GossipState.LEFT)
 
     def receive(self, claim: Claim, now_s: float) -> MemberChange | None:
         """Apply a claim about a node; the change it causes."""
@@ -83,7 +83,7 @@ class MemberTable:
         if member is None or member.state.is_gone:
             return None
         claim = msgspec.structs.replace(
-            member.claim, state=MemberState.SUSPECT, origin=self.own.node
+            member.claim, state=GossipState.SUSPECT, origin=self.own.node
         )
         return self.receive(claim, now_s)
 
@@ -94,7 +94,7 @@ class MemberTable:
             if suspicion.deadline_s <= now_s:
                 member = self._members[node]
                 claim = msgspec.structs.replace(
-                    member.claim, state=MemberState.DEAD, origin=self.own.node
+                    member.claim, state=GossipState.DEAD, origin=self.own.node
                 )
                 changes.append(self._accept(claim, member, now_s))
         for member in list(self):
@@ -108,13 +108,13 @@ class MemberTable:
 
     def _receive_about_self(self, claim: Claim) -> None:
         """Refute a wrong claim; of a claim about an earlier process only the incarnation counts."""
-        if self.own.state is MemberState.LEFT or claim.rank <= self.own.rank:
+        if self.own.state is GossipState.LEFT or claim.rank <= self.own.rank:
             return
-        if claim.state is not MemberState.ALIVE:
+        if claim.state is not GossipState.ALIVE:
             self.contradictions += 1
-        self._raise(claim.incarnation + 1, self.own.about, MemberState.ALIVE)
+        self._raise(claim.incarnation + 1, self.own.about, GossipState.ALIVE)
 
-    def _raise(self, incarnation: int, about: SelfDescription, state: MemberState) -> None:
+    def _raise(self, incarnation: int, about: SelfDescription, state: GossipState) -> None:
         self.own = msgspec.structs.replace(
             self.own, incarnation=incarnation, about=about, state=state
         )
@@ -130,13 +130,13 @@ class MemberTable:
     def _refresh(self, claim: Claim, known: Member) -> None:
         """The same suspicion from another node shortens the time-out, and is gossiped."""
         suspicion = self._suspicions.get(claim.node)
-        is_same = claim.rank == known.claim.rank and claim.state is MemberState.SUSPECT
+        is_same = claim.rank == known.claim.rank and claim.state is GossipState.SUSPECT
         if suspicion is not None and is_same and suspicion.confirm(claim.origin):
             self._broadcasts.put(claim)
 
     def _accept(self, claim: Claim, member: Member, now_s: float) -> MemberChange:
         before = member.claim
-        if claim.state is not MemberState.ALIVE:
+        if claim.state is not GossipState.ALIVE:
             # Only the node itself has its current metadata.
             claim = msgspec.structs.replace(claim, about=before.about)
         if claim.state is not before.state:
@@ -147,7 +147,7 @@ class MemberTable:
     def _accepted(self, before: Claim | None, member: Member, now_s: float) -> MemberChange:
         claim = member.claim
         self._broadcasts.put(claim)
-        if claim.state is MemberState.SUSPECT:
+        if claim.state is GossipState.SUSPECT:
             # A suspicion of a newer incarnation starts over.
             self._suspicions[claim.node] = Suspicion(claim.origin, self.size, self._settings, now_s)
         else:

@@ -94,13 +94,13 @@ class Prober:
         done, self.round = self.round, None
         assert done is not None, "only a round that has started can end"
         if done.is_answered:
-            self.feel(-1)
+            self.adjust_health(-1)
             return None
         # Helpers that answer show that this node's network works: then the target has failed.
-        self.feel(done.helpers - done.nacks if done.helpers else 1)
+        self.adjust_health(done.helpers - done.nacks if done.helpers else 1)
         return done.target
 
-    def feel(self, worse: int) -> None:
+    def adjust_health(self, worse: int) -> None:
         """Raise or lower the health score of this node."""
         self.health = max(0, min(self._settings.health_max - 1, self.health + worse))
 

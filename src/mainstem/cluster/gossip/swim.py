@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
-from mainstem.cluster.gossip.member import Address, Claim, Member, MemberChange, MemberState
+from mainstem.cluster.gossip.member import Address, Claim, GossipState, Member, MemberChange
 from mainstem.cluster.gossip.member_table import MemberTable
 from mainstem.cluster.gossip.packets import (
     NOBODY,
@@ -147,7 +147,7 @@ class Swim:
         before = self.members_table.contradictions
         changes = [self.members_table.receive(claim, now_s) for claim in claims]
         if self.members_table.contradictions > before:
-            self._prober.feel(1)  # others suspected this node
+            self._prober.adjust_health(1)  # others suspected this node
         return [change for change in changes if change is not None]
 
     def _begin_round(self, now_s: float, datagrams: list[tuple[Address, Packet]]) -> None:
@@ -174,7 +174,7 @@ class Swim:
             return
         going.asked_others_at_s = None
         target = self._member(going.target)
-        well = [m for m in self.members() if m.node != target.node and m.state is MemberState.ALIVE]
+        well = [m for m in self.members() if m.node != target.node and m.state is GossipState.ALIVE]
         helpers = self._prober.some(well, self._settings.indirect_probes)
         going.helpers = len(helpers)
         for helper in helpers:
@@ -229,7 +229,7 @@ class Swim:
 
         This is the only way in which two halves of a partitioned cluster find each other again.
         """
-        dead = [member for member in self.members_table if member.state is MemberState.DEAD]
+        dead = [member for member in self.members_table if member.state is GossipState.DEAD]
         chosen = [*self._prober.some(self.members(), 1), *self._prober.some(dead, 1)]
         return [member.address for member in chosen]
 
@@ -239,7 +239,7 @@ class Swim:
         """A packet with as many claims as fit; a suspect gets its own suspicion first."""
         budget = self._settings.packet_bytes_max - PACKET_OVERHEAD_BYTES
         first: tuple[Claim, ...] = ()
-        if about is not None and about.state is not MemberState.ALIVE:
+        if about is not None and about.state is not GossipState.ALIVE:
             first = (about.claim,)
             budget -= size_bytes(about.claim)
         broadcast = self._broadcasts.take(self.members_table.size_known, budget)

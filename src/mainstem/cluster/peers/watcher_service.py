@@ -13,7 +13,7 @@ from typing import Final
 from mainstem.model.ids import NodeId
 
 # When a disconnected node is checked: a process that ends does not close all sockets at once.
-LOOKS_S: Final = (0.002, 0.01, 0.03, 0.1, 0.3)
+CHECK_PAUSES_S: Final = (0.002, 0.01, 0.03, 0.1, 0.3)
 # For how long a node that was found gone is listed.
 LOST_KNOWN_S: Final = 2.0
 _log = logging.getLogger(__name__)
@@ -47,32 +47,32 @@ class PeerWatcher:
     ) -> None:
         self._is_refused = is_refused
         self._is_receiving = is_receiving
-        self._looking: dict[NodeId, asyncio.Task[None]] = {}
+        self._checks: dict[NodeId, asyncio.Task[None]] = {}
         self._lost: set[NodeId] = set()
         self._closed = False
         self.on_gone: list[Callable[[NodeId], None]] = []
 
     def missing(self) -> list[NodeId]:
         """Nodes that have just disconnected: being checked, or found to have ended."""
-        return [node for node in {*self._looking, *self._lost} if not self._is_receiving(node)]
+        return [node for node in {*self._checks, *self._lost} if not self._is_receiving(node)]
 
     def disconnected(self, node: NodeId) -> None:
         """A connection with a node has ended."""
-        if self.on_gone and not self._closed and node not in self._looking:
-            look = asyncio.get_running_loop().create_task(self._look_for(node))
-            self._looking[node] = look
-            look.add_done_callback(lambda _: self._looking.pop(node, None))
+        if self.on_gone and not self._closed and node not in self._checks:
+            check = asyncio.get_running_loop().create_task(self._check(node))
+            self._checks[node] = check
+            check.add_done_callback(lambda _: self._checks.pop(node, None))
 
     async def close(self) -> None:
         """Stop all checks."""
         self._closed = True
-        looking = list(self._looking.values())
-        for look in looking:
-            look.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
+        checks = list(self._checks.values())
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
 
-    async def _look_for(self, node: NodeId) -> None:
-        for pause_s in LOOKS_S:
+    async def _check(self, node: NodeId) -> None:
+        for pause_s in CHECK_PAUSES_S:
             await asyncio.sleep(pause_s)
             if (
                 self._is_receiving(node)

@@ -22,7 +22,7 @@ _FIRST_WITH_RACK = 3
 NamedPartitions = dict[str, frozenset[int]]
 
 
-class Subscription(Struct, frozen=True):
+class EmbeddedSubscription(Struct, frozen=True):
     """Topics that a classic consumer subscribes to, and the partitions it owns."""
 
     version: int
@@ -38,7 +38,7 @@ class EmbeddedAssignment(Struct, frozen=True):
     user_data: bytes = b""
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes) -> EmbeddedSubscription:
     """Decode the metadata of a classic consumer.
 
     Raises:
@@ -55,7 +55,7 @@ def read_subscription(data: bytes) -> Subscription:
         rack_id = reader.nullable_text() if version >= _FIRST_WITH_RACK else None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Corrupt(f"invalid consumer metadata: {error}") from error
-    return Subscription(max(version, 0), topics, owned, rack_id)
+    return EmbeddedSubscription(max(version, 0), topics, owned, rack_id)
 
 
 def read_assignment(data: bytes) -> EmbeddedAssignment:

@@ -12,7 +12,7 @@ from mainstem.coordination.classic.group import ClassicMember, Group, GroupState
 from mainstem.coordination.groups.facts import Fact
 from mainstem.coordination.groups.requests import JoinAnswer, JoinedMember, JoinRequest, SyncAnswer
 from mainstem.coordination.groups.settings import GroupSettings
-from mainstem.coordination.shards.state_machine import Effects, Instant
+from mainstem.coordination.shards.state_machine import Instant, MachineEffects
 from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 
 
@@ -34,7 +34,7 @@ class Replaced(Struct, frozen=True):
 
 AfterStored = Assigned | Replaced
 ClassicAnswer = JoinAnswer | SyncAnswer
-GroupEffects = Effects[Fact, AfterStored, ClassicAnswer]
+GroupEffects = MachineEffects[Fact, AfterStored, ClassicAnswer]
 
 
 def rebalance_in_progress(group_id: str) -> Unavailable:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from mainstem.coordination.classic.consumer_protocol import (
-    Subscription,
+    EmbeddedSubscription,
     assignment_bytes,
     read_subscription,
 )
@@ -156,7 +156,7 @@ class ClassicMembers:
                 gone.append(member_id)
         return outcomes, gone
 
-    def _check_join(self, group: ConsumerGroup, request: JoinRequest) -> Subscription:
+    def _check_join(self, group: ConsumerGroup, request: JoinRequest) -> EmbeddedSubscription:
         names = {name for name, _ in request.protocols}
         sides = [m.classic for m in group.members.values() if m.classic is not None]
         supported = [n for n in names if all(n in dict(side.protocols) for side in sides)]
@@ -216,7 +216,7 @@ def rejoin_required(group_id: str) -> Unavailable:
 
 
 def _as_requested(
-    member: ConsumerMember, request: JoinRequest, subscription: Subscription
+    member: ConsumerMember, request: JoinRequest, subscription: EmbeddedSubscription
 ) -> ConsumerMember:
     return replace(
         member,

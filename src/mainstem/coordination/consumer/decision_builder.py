@@ -13,9 +13,9 @@ from mainstem.coordination.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from mainstem.coordination.consumer.facts import (
     NOTHING,
     ConsumerFact,
+    ConsumerRecordKind,
     EpochMoved,
     FactRemoved,
-    Kind,
     Partitions,
     PatternResolved,
     TargetMoved,
@@ -86,7 +86,11 @@ class DecisionBuilder:
         self._targets[member_id] = None
         self.facts += [
             FactRemoved(kind, self.group.id, member_id)
-            for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)
+            for kind in (
+                ConsumerRecordKind.CURRENT,
+                ConsumerRecordKind.TARGET,
+                ConsumerRecordKind.MEMBER,
+            )
         ]
 
     def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
@@ -109,7 +113,7 @@ class DecisionBuilder:
             self._resolve(pattern)
         for pattern in sorted(self.group.patterns.keys() - used):
             self._patterns[pattern] = None
-            self.facts.append(FactRemoved(Kind.PATTERN, self.group.id, pattern))
+            self.facts.append(FactRemoved(ConsumerRecordKind.PATTERN, self.group.id, pattern))
         hashed = self._topics.hash(self._subscribed_names())
         if moves_epoch or hashed != self._hash:
             self._hash = hashed

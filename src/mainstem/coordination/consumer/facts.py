@@ -41,7 +41,7 @@ Partitions = Mapping[TopicId, frozenset[int]]
 NOTHING: Partitions = {}
 
 
-class Kind(IntEnum):
+class ConsumerRecordKind(IntEnum):
     """Record type: the first number of the key."""
 
     EPOCH = 3
@@ -52,7 +52,14 @@ class Kind(IntEnum):
     PATTERN = 16
 
 
-NAMED = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.PATTERN})
+NAMED = frozenset(
+    {
+        ConsumerRecordKind.MEMBER,
+        ConsumerRecordKind.TARGET,
+        ConsumerRecordKind.CURRENT,
+        ConsumerRecordKind.PATTERN,
+    }
+)
 
 
 class MemberState(IntEnum):
@@ -134,7 +141,7 @@ class PatternResolved(Struct, frozen=True):
 class FactRemoved(Struct, frozen=True):
     """A fact of that kind is deleted; ``name`` is a member or a pattern."""
 
-    kind: Kind
+    kind: ConsumerRecordKind
     group_id: str
     name: str = ""
 
@@ -157,7 +164,7 @@ def decode(kind: int, key: PrimitiveReader, value: bytes | None) -> ConsumerFact
     """Decode a record whose key starts with ``kind``; None for unknown kinds and versions."""
     if kind not in _KINDS:
         return None
-    known = Kind(kind)
+    known = ConsumerRecordKind(kind)
     group_id = key.text()
     name = key.text() if known in NAMED else ""
     if value is None:
@@ -166,26 +173,26 @@ def decode(kind: int, key: PrimitiveReader, value: bytes | None) -> ConsumerFact
     return _READERS[known](group_id, name, reader) if reader.int16() == 0 else None
 
 
-def _parts(fact: StoredConsumerFact) -> tuple[Kind, str, bytes]:
+def _parts(fact: StoredConsumerFact) -> tuple[ConsumerRecordKind, str, bytes]:
     """Kind and name in the key, and the value after its version."""
     match fact:
         case EpochMoved(_, epoch, topics_hash):
             known = {0: LONG.pack(topics_hash)} if topics_hash else {}
-            return Kind.EPOCH, "", INT.pack(epoch) + tags(known)
+            return ConsumerRecordKind.EPOCH, "", INT.pack(epoch) + tags(known)
         case MemberSubscribed(_, member_id):
-            return Kind.MEMBER, member_id, _member_value(fact)
+            return ConsumerRecordKind.MEMBER, member_id, _member_value(fact)
         case TargetMoved(_, epoch):
-            return Kind.TARGET_EPOCH, "", INT.pack(epoch) + _NO_TAGS
+            return ConsumerRecordKind.TARGET_EPOCH, "", INT.pack(epoch) + _NO_TAGS
         case TargetSet(_, member_id, partitions):
-            return Kind.TARGET, member_id, _partitions(partitions) + _NO_TAGS
+            return ConsumerRecordKind.TARGET, member_id, _partitions(partitions) + _NO_TAGS
         case MemberMoved(_, member_id):
-            return Kind.CURRENT, member_id, _current_value(fact)
+            return ConsumerRecordKind.CURRENT, member_id, _current_value(fact)
         case PatternResolved(_, pattern, topics, version, resolved_ms):
             body = _texts(topics) + LONG.pack(version) + LONG.pack(resolved_ms) + _NO_TAGS
-            return Kind.PATTERN, pattern, body
+            return ConsumerRecordKind.PATTERN, pattern, body
 
 
-def _key(kind: Kind, group_id: str, name: str = "") -> bytes:
+def _key(kind: ConsumerRecordKind, group_id: str, name: str = "") -> bytes:
     return SHORT.pack(kind) + text(group_id) + (text(name) if kind in NAMED else b"")
 
 
@@ -327,12 +334,14 @@ def _read_pattern(group_id: str, pattern: str, reader: PrimitiveReader) -> Patte
     return PatternResolved(group_id, pattern, _read_texts(reader), reader.int64(), reader.int64())
 
 
-_READERS: dict[Kind, Callable[[str, str, PrimitiveReader], StoredConsumerFact | None]] = {
-    Kind.EPOCH: _read_epoch,
-    Kind.MEMBER: _read_member,
-    Kind.TARGET_EPOCH: _read_target_epoch,
-    Kind.TARGET: _read_target,
-    Kind.CURRENT: _read_current,
-    Kind.PATTERN: _read_pattern,
+_READERS: dict[
+    ConsumerRecordKind, Callable[[str, str, PrimitiveReader], StoredConsumerFact | None]
+] = {
+    ConsumerRecordKind.EPOCH: _read_epoch,
+    ConsumerRecordKind.MEMBER: _read_member,
+    ConsumerRecordKind.TARGET_EPOCH: _read_target_epoch,
+    ConsumerRecordKind.TARGET: _read_target,
+    ConsumerRecordKind.CURRENT: _read_current,
+    ConsumerRecordKind.PATTERN: _read_pattern,
 }
 _KINDS = frozenset(_READERS)

@@ -20,9 +20,9 @@ from mainstem.coordination.consumer.facts import (
     NOTHING,
     ClassicMemberData,
     ConsumerFact,
+    ConsumerRecordKind,
     EpochMoved,
     FactRemoved,
-    Kind,
     MemberMoved,
     MemberState,
     MemberSubscribed,
@@ -253,15 +253,15 @@ class ConsumerGroup:
             case FactRemoved(kind, _, name):
                 self._forget(kind, name)
 
-    def _forget(self, kind: Kind, name: str) -> None:
+    def _forget(self, kind: ConsumerRecordKind, name: str) -> None:
         match kind:
-            case Kind.MEMBER:
+            case ConsumerRecordKind.MEMBER:
                 self._drop(name)
-            case Kind.TARGET_EPOCH:
+            case ConsumerRecordKind.TARGET_EPOCH:
                 self.target_epoch = NO_TARGET
-            case Kind.TARGET:
+            case ConsumerRecordKind.TARGET:
                 self.target.pop(name, None)
-            case Kind.CURRENT:
+            case ConsumerRecordKind.CURRENT:
                 if name in self.members:
                     gone = replace(
                         self.members[name],
@@ -272,9 +272,9 @@ class ConsumerGroup:
                         revoking=NOTHING,
                     )
                     self._put(gone)
-            case Kind.PATTERN:
+            case ConsumerRecordKind.PATTERN:
                 self.patterns.pop(name, None)
-            case Kind.EPOCH:
+            case ConsumerRecordKind.EPOCH:
                 pass  # the table removes the whole group
 
     def _known(self, member_id: str) -> ConsumerMember:

@@ -22,8 +22,8 @@ from mainstem.coordination.consumer.decision import (
 from mainstem.coordination.consumer.decision_builder import DecisionBuilder
 from mainstem.coordination.consumer.facts import (
     ConsumerFact,
+    ConsumerRecordKind,
     FactRemoved,
-    Kind,
     MemberState,
 )
 from mainstem.coordination.consumer.group import (
@@ -196,7 +196,7 @@ class ConsumerGroupTable:
         """Apply a stored fact."""
         group = self._groups.get(fact.group_id)
         if isinstance(fact, FactRemoved):
-            if fact.kind is Kind.EPOCH:
+            if fact.kind is ConsumerRecordKind.EPOCH:
                 self.discard(fact.group_id)
                 return
             if group is None:

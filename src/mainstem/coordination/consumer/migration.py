@@ -23,9 +23,9 @@ from mainstem.coordination.consumer.decision_builder import DecisionBuilder
 from mainstem.coordination.consumer.facts import (
     ClassicMemberData,
     ConsumerFact,
+    ConsumerRecordKind,
     EpochMoved,
     FactRemoved,
-    Kind,
     TargetMoved,
     TargetSet,
 )
@@ -116,13 +116,21 @@ def removal(group: ConsumerGroup) -> list[ConsumerFact]:
     """The facts that delete a consumer group; committed offsets stay."""
     forgotten: list[ConsumerFact] = [
         FactRemoved(kind, group.id, member_id)
-        for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)
+        for kind in (
+            ConsumerRecordKind.CURRENT,
+            ConsumerRecordKind.TARGET,
+            ConsumerRecordKind.MEMBER,
+        )
         for member_id in sorted(group.members.keys() | group.target.keys())
     ]
     forgotten += [
-        FactRemoved(Kind.PATTERN, group.id, pattern) for pattern in sorted(group.patterns)
+        FactRemoved(ConsumerRecordKind.PATTERN, group.id, pattern)
+        for pattern in sorted(group.patterns)
     ]
-    forgotten += [FactRemoved(Kind.TARGET_EPOCH, group.id), FactRemoved(Kind.EPOCH, group.id)]
+    forgotten += [
+        FactRemoved(ConsumerRecordKind.TARGET_EPOCH, group.id),
+        FactRemoved(ConsumerRecordKind.EPOCH, group.id),
+    ]
     return forgotten
 
 

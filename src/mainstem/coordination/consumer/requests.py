@@ -61,14 +61,14 @@ class ConsumerAnswer(Struct, frozen=True):
     assigned: Partitions | None = None
 
 
-class Reader(Struct, frozen=True):
+class OffsetReader(Struct, frozen=True):
     """Requester of committed offsets: a member in an epoch, or a client that is no member."""
 
     member_id: str | None = None
     epoch: int = NOT_SPECIFIED
 
 
-NOBODY = Reader()
+NOBODY = OffsetReader()
 
 
 class DescribedConsumer(Struct, frozen=True):

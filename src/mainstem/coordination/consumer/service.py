@@ -43,7 +43,7 @@ class ConsumerGroupCoordinator:
             live = await self._shards.find_to_write(request.group_id)
         else:
             live = self._find(request.group_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             decision = live.shard.consumer_heartbeat(request, self._pending.now())
         self._pending.settle(live, decision)
         await live.safe(has_stored=bool(decision.facts))
@@ -61,7 +61,7 @@ class ConsumerGroupCoordinator:
         self, live: LiveGroupShard, group: ConsumerGroup, request: JoinRequest
     ) -> JoinAnswer:
         """Handle JoinGroup of a classic member."""
-        with live.judging():
+        with live.check_fresh_on_error():
             live.shard.groups.check(request)
             decision = live.shard.consumers.join(group, request, self._pending.now())
         self._pending.settle(live, decision)
@@ -73,7 +73,7 @@ class ConsumerGroupCoordinator:
         self, live: LiveGroupShard, group: ConsumerGroup, request: SyncRequest
     ) -> SyncAnswer:
         """Handle SyncGroup of a classic member."""
-        with live.judging():
+        with live.check_fresh_on_error():
             decision = live.shard.consumers.classic.sync(group, request)
         self._settle_classic(live, decision)
         await live.safe(has_stored=bool(decision.facts))
@@ -91,7 +91,7 @@ class ConsumerGroupCoordinator:
         self, live: LiveGroupShard, group: ConsumerGroup, leaving_members: Sequence[LeavingMember]
     ) -> list[CommitResult]:
         """Handle LeaveGroup of classic members, sent by them or by an administrator."""
-        with live.judging():
+        with live.check_fresh_on_error():
             decision = live.shard.consumers.leave(group, leaving_members, self._pending.now())
         self._pending.settle(live, decision)
         await live.safe(has_stored=bool(decision.facts))

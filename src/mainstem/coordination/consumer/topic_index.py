@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from mainstem.coordination.consumer.facts import (
     ConsumerFact,
+    ConsumerRecordKind,
     FactRemoved,
-    Kind,
     MemberSubscribed,
 )
 from mainstem.coordination.consumer.group import ConsumerGroup
@@ -23,7 +23,7 @@ class GroupsByTopic:
         """Replay a fact into its group and update the index if the subscriptions changed."""
         if isinstance(fact, MemberSubscribed):
             member_id = fact.member_id
-        elif isinstance(fact, FactRemoved) and fact.kind is Kind.MEMBER:
+        elif isinstance(fact, FactRemoved) and fact.kind is ConsumerRecordKind.MEMBER:
             member_id = fact.name
         else:
             group.replay(fact)

@@ -10,7 +10,7 @@ from mainstem.coordination.consumer.group import (
 from mainstem.coordination.consumer.requests import (
     DescribedConsumer,
     DescribedConsumerGroup,
-    Reader,
+    OffsetReader,
 )
 from mainstem.coordination.groups.requests import CommitRequest, ListedGroup
 from mainstem.model.errors import ErrorCode, Fenced, InvalidRequest
@@ -77,7 +77,7 @@ def check_commit(group: ConsumerGroup, request: CommitRequest, *, in_transaction
     _check_epoch(group, member, request.generation)
 
 
-def check_fetch(group: ConsumerGroup, reader: Reader) -> None:
+def check_fetch(group: ConsumerGroup, reader: OffsetReader) -> None:
     """Refuse offset fetches with another epoch: newer commits may be in flight."""
     if reader.member_id is not None or reader.epoch >= 0:
         _check_epoch(group, _member(group, reader.member_id or ""), reader.epoch)

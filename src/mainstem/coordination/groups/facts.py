@@ -19,7 +19,7 @@ import struct
 from msgspec import Struct
 
 from mainstem.coordination.consumer import facts as consumer_group_records
-from mainstem.coordination.consumer.facts import ConsumerFact, Kind
+from mainstem.coordination.consumer.facts import ConsumerFact, ConsumerRecordKind
 from mainstem.coordination.groups.requests import NO_EPOCH, CommittedOffset
 from mainstem.coordination.shards.primitive_types import INT, LONG, SHORT, PrimitiveReader, text
 from mainstem.coordination.share import facts as share_records
@@ -33,9 +33,9 @@ _OFFSET_VALUE_WITH_EXPIRY = 1
 _OFFSET_VALUES = range(5)
 _GROUP_VALUE = 3
 _GROUP_VALUES = range(5)
+_KINDS = sorted((*_OFFSET_KEYS, _GROUP_KEY, *KINDS, *ConsumerRecordKind))
 VERSIONS = (
-    f"{', '.join(str(int(kind)) for kind in sorted((*_OFFSET_KEYS, _GROUP_KEY, *KINDS, *Kind)))}"
-    f" with values of 0 to {_OFFSET_VALUES[-1]}"
+    f"{', '.join(str(int(kind)) for kind in _KINDS)} with values of 0 to {_OFFSET_VALUES[-1]}"
 )
 _FIRST_FLEXIBLE_VALUE = 4
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
 from mainstem.coordination.classic.group import unknown_member
-from mainstem.coordination.consumer.requests import NOBODY, Reader
+from mainstem.coordination.consumer.requests import NOBODY, OffsetReader
 from mainstem.coordination.consumer.service import ConsumerGroupCoordinator
 from mainstem.coordination.consumer.topics import TopicSource
 from mainstem.coordination.consumer.view import check_fetch
@@ -72,8 +72,8 @@ class GroupCoordinator:
         self._shards = self.shards = GroupShards(settings, topic, topics, clock, new_id, sharing)
         self._pending = PendingRequests(self._shards, clock)
         self.consumers = ConsumerGroupCoordinator(self._shards, self._pending)
-        self.sharers = ShareGroupCoordinator(self._shards, self._pending)
-        self.positions = TransactionalGroupOffsets(self._shards, self._pending.now)
+        self.share_groups = ShareGroupCoordinator(self._shards, self._pending)
+        self.transactional_offsets = TransactionalGroupOffsets(self._shards, self._pending.now)
 
     def start(self) -> None:
         """Start loading the shards; call it in the running loop, once topics are known."""
@@ -116,7 +116,7 @@ class GroupCoordinator:
             self._pending.settle(live, live.shard.consumers.remove_empty_group(consumers, request))
         ticket, parked = self._pending.park(live)
         try:
-            with live.judging():
+            with live.check_fresh_on_error():
                 effects = live.shard.groups.join(request, ticket, self._pending.now())
             self._pending.carry_out(live, request.group_id, effects)
             answer = await parked
@@ -133,7 +133,7 @@ class GroupCoordinator:
             return await self.consumers.sync(live, consumers, request)
         ticket, parked = self._pending.park(live)
         try:
-            with live.judging():
+            with live.check_fresh_on_error():
                 effects = live.shard.groups.sync(request, ticket, self._pending.now())
             self._pending.carry_out(live, request.group_id, effects)
             answer = await parked
@@ -167,7 +167,7 @@ class GroupCoordinator:
         consumers = live.shard.consumers.get(group_id)
         if consumers is not None:
             return await self.consumers.leave(live, consumers, leaving_members)
-        with live.judging():
+        with live.check_fresh_on_error():
             outcomes, effects = live.shard.groups.leave(
                 group_id, leaving_members, self._pending.now()
             )
@@ -179,7 +179,7 @@ class GroupCoordinator:
         """Commit offsets; returns the outcome for each once they are stored durably."""
         check_name(request.group_id, may_be_empty=True)
         live = await self._shards.find_to_write(request.group_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             outcomes, facts = live.shard.commit(request, self._pending.now())
         await store(live, facts, self._pending.now())
         return outcomes
@@ -190,7 +190,7 @@ class GroupCoordinator:
         partitions: Sequence[Partition] | None,
         *,
         stable: bool = False,
-        reader: Reader = NOBODY,
+        reader: OffsetReader = NOBODY,
     ) -> Sequence[FetchedOffset]:
         """The requested committed offsets, or (None) all of the group."""
         live = self._find(group_id, may_be_empty=True)
@@ -198,7 +198,7 @@ class GroupCoordinator:
             return [FetchedOffset(t, p, NOTHING_COMMITTED) for t, p in partitions or ()]
         consumers = live.shard.consumers.get(group_id)
         if consumers is not None:
-            with live.judging():
+            with live.check_fresh_on_error():
                 check_fetch(consumers, reader)
         fetched = live.shard.offsets.fetch(group_id, partitions, stable=stable)
         await live.safe()
@@ -210,7 +210,7 @@ class GroupCoordinator:
     ) -> list[CommitResult]:
         """Delete committed offsets, except in topics the group reads."""
         live = self._find_existing(group_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             outcomes, facts = live.shard.delete_offsets(group_id, partitions)
         await store(live, facts, self._pending.now())
         return outcomes
@@ -218,7 +218,7 @@ class GroupCoordinator:
     async def delete(self, group_id: str) -> None:
         """Delete an empty group and all its committed offsets."""
         live = self._find_existing(group_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             facts = live.shard.delete_group(group_id)
         await store(live, facts, self._pending.now())
 

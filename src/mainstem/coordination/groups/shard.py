@@ -12,7 +12,7 @@ from mainstem.coordination.classic.group_table import GroupTable
 from mainstem.coordination.classic.rebalance import GroupEffects, rebalance_in_progress
 from mainstem.coordination.consumer import view
 from mainstem.coordination.consumer.decision import ConsumerGroupDecision, Downgraded, Upgraded
-from mainstem.coordination.consumer.facts import ConsumerFact, FactRemoved, Kind
+from mainstem.coordination.consumer.facts import ConsumerFact, ConsumerRecordKind, FactRemoved
 from mainstem.coordination.consumer.group_table import ConsumerGroupTable
 from mainstem.coordination.consumer.migration import not_a_consumer_group, removal
 from mainstem.coordination.consumer.requests import ConsumerHeartbeat, DescribedConsumerGroup
@@ -240,7 +240,7 @@ class GroupShard:
         if not isinstance(fact, FactRemoved):
             self.groups.forget(fact.group_id)
         self.consumers.replay(fact)
-        ends = isinstance(fact, FactRemoved) and fact.kind is Kind.EPOCH
+        ends = isinstance(fact, FactRemoved) and fact.kind is ConsumerRecordKind.EPOCH
         if ends and self.offsets.has(fact.group_id):
             # Its offsets stay, like those of a group without members that only commits.
             self.groups.ensure(fact.group_id, _UNSTAMPED)

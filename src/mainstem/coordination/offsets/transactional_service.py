@@ -41,7 +41,7 @@ class TransactionalGroupOffsets:
         check_name(request.group_id)
         live = await self._shards.find_to_write(request.group_id)
         now = self._now()
-        with live.judging():
+        with live.check_fresh_on_error():
             outcomes, facts = live.shard.commit_in_transaction(request, producer, now)
         check()
         await store(live, facts, now)

@@ -226,7 +226,7 @@ class LiveShard(Generic[ShardT, FactT]):
         raise Unavailable(ErrorCode.COORDINATOR_LOADING, str(lapse), subject=str(self.partition))
 
     @contextmanager
-    def judging(self) -> Iterator[None]:
+    def check_fresh_on_error(self) -> Iterator[None]:
         """Raise errors only while this node surely coordinates the shard: its state causes them."""
         try:
             yield

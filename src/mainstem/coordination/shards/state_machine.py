@@ -1,6 +1,6 @@
 """Interface of a replicated state machine: it decides, its driver stores, it replays.
 
-    request ──▶ machine ──▶ Effects(facts, then, answers, wake_ms)
+    request ──▶ machine ──▶ MachineEffects(facts, then, answers, wake_ms)
                    ▲            │ store the facts
                    └── replay ──┤ answer, once they are committed
                                 └ call again at ``wake_ms``
@@ -29,7 +29,7 @@ class Instant(NamedTuple):
 
 
 @dataclass
-class Effects(Generic[FactT, ThenT, AnswerT]):
+class MachineEffects(Generic[FactT, ThenT, AnswerT]):
     """Effects that a machine requests from its driver."""
 
     facts: list[FactT] = field(default_factory=list)

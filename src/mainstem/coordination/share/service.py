@@ -42,7 +42,7 @@ class ShareGroupCoordinator:
             live = await self._shards.find_to_write(request.group_id)
         else:
             live = self._find(request.group_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             decision = live.shard.share_heartbeat(request)
         self._pending.settle_share(live, decision)
         await live.safe(has_stored=bool(decision.facts))

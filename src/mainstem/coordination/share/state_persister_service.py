@@ -33,7 +33,7 @@ _AGAIN: Final = frozenset(
 )
 
 
-class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ReadShareState(msgspec.Struct, frozen=True, array_like=True, tag="Read"):
     """Read the stored state of a partition."""
 
     group_id: str
@@ -42,7 +42,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     leader_epoch: int
 
 
-class Write(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class WriteShareState(msgspec.Struct, frozen=True, array_like=True, tag="Write"):
     """Store the state of a partition."""
 
     group_id: str
@@ -51,7 +51,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True, tag=True):
     state: ShareState
 
 
-_asked = msgspec.msgpack.Decoder(Read | Write)
+_asked = msgspec.msgpack.Decoder(ReadShareState | WriteShareState)
 _answered: msgspec.msgpack.Decoder[ShareState | None] = msgspec.msgpack.Decoder(ShareState | None)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -82,11 +82,11 @@ class ShareStatePersister:
         self, group_id: str, place: SharePartitionKey, leader_epoch: int
     ) -> ShareState | None:
         """The stored state of a partition; None if nothing is stored yet."""
-        return await self._asked(Read(group_id, *place, leader_epoch))
+        return await self._asked(ReadShareState(group_id, *place, leader_epoch))
 
     async def write(self, group_id: str, place: SharePartitionKey, state: ShareState) -> None:
         """Store a state; returns once it is committed."""
-        await self._asked(Write(group_id, *place, state))
+        await self._asked(WriteShareState(group_id, *place, state))
 
     async def serve(self, _: NodeId, body: memoryview) -> Sequence[Chunk]:
         """Answer a request of another node (the handler of ``PeerService.SHARES``)."""
@@ -96,20 +96,20 @@ class ShareStatePersister:
             raise Corrupt(f"invalid share group request: {error}") from error
         return [_encode(await self._here(asked))]
 
-    async def _here(self, asked: Read | Write) -> ShareState | None:
+    async def _here(self, asked: ReadShareState | WriteShareState) -> ShareState | None:
         place = (TopicId(asked.topic), asked.partition)
-        if isinstance(asked, Read):
+        if isinstance(asked, ReadShareState):
             return await self._local.read(asked.group_id, place, asked.leader_epoch)
         await self._local.write(asked.group_id, place, asked.state)
         return None
 
-    async def _asked(self, asked: Read | Write) -> ShareState | None:
+    async def _asked(self, asked: ReadShareState | WriteShareState) -> ShareState | None:
         """Send a request to the coordinator; retries while the coordinator moves."""
         return await retry_refused(
             lambda: self._answer(asked), lambda error: error.code in _AGAIN, timeout_s=WAIT_MAX_S
         )
 
-    async def _answer(self, asked: Read | Write) -> ShareState | None:
+    async def _answer(self, asked: ReadShareState | WriteShareState) -> ShareState | None:
         node = self._coordinator_of(asked.group_id)
         if node == self._node:
             return await self._here(asked)

@@ -50,10 +50,12 @@ class Markers:
     """Writes markers to streams, and through the group coordinator to the offsets topic."""
 
     def __init__(
-        self, open_stream: Callable[[str, int], TransactionalStream], positions: PendingOffsetStore
+        self,
+        open_stream: Callable[[str, int], TransactionalStream],
+        group_offsets: PendingOffsetStore,
     ) -> None:
         self._open_stream = open_stream
-        self._positions = positions
+        self._group_offsets = group_offsets
 
     async def write(
         self, partition: Partition, producer: ProducerIdentity, marker: TransactionMarker
@@ -62,7 +64,7 @@ class Markers:
         topic, number = partition
         if topic == OFFSETS_TOPIC:
             # The group coordinator has to apply the outcome, not only the stream.
-            await self._positions.end_transaction(number, producer, marker)
+            await self._group_offsets.end_transaction(number, producer, marker)
             return
         stream = self._open_stream(topic, number)
         until = stream.write_marker(*producer, marker)

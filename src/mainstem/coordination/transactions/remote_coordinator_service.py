@@ -103,7 +103,7 @@ class ClusterMarkers(Markers):
 
     Args:
         open_stream: returns a stream that this node writes.
-        positions: the offsets of groups that this node coordinates.
+        group_offsets: the offsets of groups that this node coordinates.
         node: this node.
         peers: sends requests to other nodes.
         writer_of: returns the writer of a partition; raises for an unknown partition.
@@ -112,13 +112,13 @@ class ClusterMarkers(Markers):
     def __init__(
         self,
         open_stream: Callable[[str, int], TransactionalStream],
-        positions: PendingOffsetStore,
+        group_offsets: PendingOffsetStore,
         *,
         node: NodeId,
         peers: PeerRequester,
         writer_of: Callable[[str, int], NodeId],
     ) -> None:
-        super().__init__(open_stream, positions)
+        super().__init__(open_stream, group_offsets)
         self.guards = PendingVerifications()
         self._node = node
         self._peers = peers

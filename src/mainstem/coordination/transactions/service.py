@@ -69,7 +69,7 @@ class TransactionCoordinator:
         clock: source of time.
         new_producer_id: returns unused producer ids.
         markers: writes markers to partitions.
-        positions: the committed offsets of groups.
+        group_offsets: the committed offsets of groups.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class TransactionCoordinator:
         *,
         new_producer_id: Callable[[], Awaitable[tuple[int, int]]],
         markers: Markers,
-        positions: GroupOffsetStore,
+        group_offsets: GroupOffsetStore,
     ) -> None:
         self.remote: RemoteCoordinator | None = None  # the coordinators of other nodes, if any
         self._settings = settings
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._markers = markers
-        self._positions = positions
+        self._group_offsets = group_offsets
         self._shards = self.shards = TransactionShards(settings, topic, clock)
         self._spare_id: int | None = None
         self._finisher = TransactionCompleter(markers, clock, self._shards.run)
@@ -147,7 +147,7 @@ class TransactionCoordinator:
                 lambda shard, _, now: shard.add(transactional_id, producer, partitions, now),
             )
         live = self._find(transactional_id)
-        with live.judging():
+        with live.check_fresh_on_error():
             live.shard.holds(transactional_id, producer, partitions)
             await live.safe(has_stored=not verify_only)
             return live.shard.holds(transactional_id, producer, partitions)
@@ -156,7 +156,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, epoch: int, group_id: str
     ) -> None:
         """Add the offsets of a group to the transaction."""
-        partition = (OFFSETS_TOPIC, await self._positions.prepare_offset_commit(group_id))
+        partition = (OFFSETS_TOPIC, await self._group_offsets.prepare_offset_commit(group_id))
         await self.add_partitions(
             transactional_id, producer_id, epoch, [partition], verify_only=False
         )
@@ -173,7 +173,7 @@ class TransactionCoordinator:
 
         Without ``verify_only`` the group is added to the transaction as well.
         """
-        place = (OFFSETS_TOPIC, await self._positions.prepare_offset_commit(request.group_id))
+        place = (OFFSETS_TOPIC, await self._group_offsets.prepare_offset_commit(request.group_id))
         here = self.remote is None or self.remote.is_here(transactional_id)
         [refusal] = await self.add_partitions(
             transactional_id, *producer, [place], verify_only=verify_only
@@ -195,7 +195,7 @@ class TransactionCoordinator:
             raise InvalidRequest(
                 refusal, "the group is not part of the transaction", subject=transactional_id
             )
-        return await self._positions.commit_in_transaction(request, producer, check)
+        return await self._group_offsets.commit_in_transaction(request, producer, check)
 
     async def end(self, request: EndRequest) -> ProducerIdentity:
         """Decide the outcome of a transaction; returns the identity its producer uses from now on.
@@ -247,7 +247,7 @@ class TransactionCoordinator:
         while True:
             spare_id = await self._spare()
             live = self._find(transactional_id)
-            with live.judging():
+            with live.check_fresh_on_error():
                 decision = decide(live.shard, spare_id, self._clock.wall_ms())
             if decision.is_change:
                 self._store(live, decision)

@@ -103,7 +103,7 @@ def build_key_map(job: CompactionJob) -> KeyMap:
     """The latest offset of every key in the dirty part, as far as memory allows."""
     keys = KeyMap(job.key_map_bytes)
     keys.covered_until = job.dirty_from
-    aborted = _Aborted(job.aborted)
+    aborted = _AbortedBatches(job.aborted)
     for source in job.sources:
         for header, data in stored_batches(source, job.dirty_from):
             if header.base_offset >= job.until or keys.full:
@@ -163,7 +163,7 @@ def _rewrite(
     undecided: set[int],
 ) -> tuple[bool, int | None]:
     """Copy what stays; whether anything changed, and the earliest horizon left."""
-    aborted = _Aborted(job.aborted)
+    aborted = _AbortedBatches(job.aborted)
     horizon_ms = job.now_ms + job.delete_retention_ms
     changed = False
     earliest: int | None = None
@@ -232,7 +232,7 @@ class _KeepDecision:
         return self._keys.is_latest(record.key, record.offset)
 
 
-class _Aborted:
+class _AbortedBatches:
     """Which data batches belong to aborted transactions."""
 
     def __init__(self, transactions: tuple[AbortedTransaction, ...]) -> None:
@@ -270,7 +270,7 @@ def stored_batches(
             raise Corrupt(f"{bad.cause}, at byte {bad.position}", subject=str(path)) from None
 
 
-def facts_of(log: RangeLog) -> SealedRange:
+def sealed_range_of(log: RangeLog) -> SealedRange:
     """What planning needs of a sealed range."""
     mark = read_mark(log.directory) if log.segments else None
     first = next(headers_from(log.segments[0], log.first_offset), None) if log.segments else None

@@ -63,7 +63,7 @@ class DiskSpace:
         self.is_low = self._has_failed or free_bytes < self.reserve_bytes + relief
         self._left_bytes = max(free_bytes - self.reserve_bytes, _STEP_BYTES)
 
-    def took(self, size_bytes: int) -> None:
+    def count_written(self, size_bytes: int) -> None:
         """So many bytes of records were written."""
         self._left_bytes -= size_bytes
         if self._left_bytes < 0 and self.measure is not None:

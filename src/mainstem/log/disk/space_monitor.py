@@ -56,7 +56,7 @@ class DiskSpaceMonitor:
         if free_bytes(data_dir) < self.space.ballast_bytes:
             (data_dir / BALLAST).unlink(missing_ok=True)
         self._take(self._measure(is_wanted=False))
-        self.space.measure = self.look
+        self.space.measure = self.measure_now
 
     def show_in(self, metrics: Metrics) -> None:
         """Export the free space in these metrics from now on."""
@@ -72,7 +72,7 @@ class DiskSpaceMonitor:
             with self._tried_again():
                 self._take(await asyncio.to_thread(self._measure, is_wanted=is_wanted))
 
-    def look(self) -> None:
+    def measure_now(self) -> None:
         """Measure once, at once; only ``run`` makes the test write after a failed write."""
         with self._tried_again():
             self._take((free_bytes(self._data_dir), not self.space.is_probe_wanted))

@@ -8,20 +8,17 @@ indexes are written, and from then on nothing of it has to be in memory.
 from array import array
 from bisect import bisect_left
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mainstem.log.disk.file_access import FileAccess, OpenFile, storage_error, unreadable
 from mainstem.log.naming import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from mainstem.log.segments import scan
 from mainstem.log.segments.index import SegmentIndex, SegmentSummary, read_index, write_index
+from mainstem.log.segments.open_files import OpenFiles
 from mainstem.log.verification.damage import Damage
 from mainstem.log.verification.verified_bytes import VerifiedBytes
 from mainstem.model.errors import Corrupt
 from mainstem.model.limits import MIB
 from mainstem.model.records.batch import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from mainstem.log.segments.open_files import OpenFiles
 
 # Bytes already stamped, base offset, until offset, max timestamp.
 StagedBatch = tuple[memoryview, int, int, int]
@@ -65,7 +62,7 @@ class Segment:
         "verified",
     )
 
-    def __init__(self, path: Path, base_offset: int, epoch: int, files: "OpenFiles") -> None:
+    def __init__(self, path: Path, base_offset: int, epoch: int, files: OpenFiles) -> None:
         self.path = path
         self.base_offset = base_offset
         self.epoch = epoch

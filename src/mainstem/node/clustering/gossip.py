@@ -20,8 +20,8 @@ from mainstem.cluster.gossip.driver import Gossip
 from mainstem.cluster.gossip.member import (
     Address,
     Claim,
+    GossipState,
     MemberChange,
-    MemberState,
     SelfDescription,
 )
 from mainstem.cluster.gossip.settings import FAST, GossipSettings
@@ -44,11 +44,11 @@ CPU: Final = "cpu"
 BUSY_STEPS_PER_CORE: Final = 4
 BUSY_MAX: Final = 8
 
-_SEEN: Final[dict[MemberState, Seen]] = {
-    MemberState.ALIVE: "alive",
-    MemberState.SUSPECT: "suspected",
-    MemberState.DEAD: "dead",
-    MemberState.LEFT: "left",
+_SEEN: Final[dict[GossipState, Seen]] = {
+    GossipState.ALIVE: "alive",
+    GossipState.SUSPECT: "suspected",
+    GossipState.DEAD: "dead",
+    GossipState.LEFT: "left",
 }
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class NodeGossip:
             directories=(directory,),
             endpoints=(("kafka", node.host, node.port),),
         )
-        own = Claim(node.id, born_ms, MemberState.ALIVE, node.id, about)
+        own = Claim(node.id, born_ms, GossipState.ALIVE, node.id, about)
         try:
             bind = Address(bind_host, node.peer_port)
             await gossip.start(own, self._settings, random.random, bind=bind)
@@ -186,12 +186,12 @@ class NodeGossip:
 
     def _changed(self, change: MemberChange) -> None:
         claim = change.after
-        if claim.state is MemberState.ALIVE:
+        if claim.state is GossipState.ALIVE:
             # Only the node itself announces its address; it may have moved since it registered.
             self._addresses.put(claim.node, (claim.about.address.host, claim.about.address.port))
-        elif claim.state is not MemberState.LEFT:
+        elif claim.state is not GossipState.LEFT:
             # On a busy machine suspicions come and go; only a node's death is logged at INFO.
-            is_dead = claim.state is MemberState.DEAD
+            is_dead = claim.state is GossipState.DEAD
             level = logging.INFO if is_dead else logging.DEBUG
             _log.log(level, "node %d is %s", claim.node, _SEEN[claim.state])
             self._peers.watcher.disconnected(claim.node)

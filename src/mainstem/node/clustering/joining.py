@@ -1,8 +1,8 @@
 """How a node joins a cluster, and announces its address to the other nodes after every start.
 
     joining node                 any node                      the leader of the catalogue
-    JoinRequest(node) ──────▶ notes the address
-                       ◀──────── JoinReply(cluster, addresses, leader)
+    NodeJoinRequest(node) ──▶ notes the address
+                       ◀──────── NodeJoinReply(cluster, addresses, leader)
     Admit              ──────────────────────────────────────▶ adds a learner to the group
 
 A node that joins with an empty disk while its node id is taken is refused: either two nodes have
@@ -34,7 +34,7 @@ INTRODUCTION_PAUSE_S: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
-class JoinRequest(msgspec.Struct, frozen=True, array_like=True, tag="Knock"):
+class NodeJoinRequest(msgspec.Struct, frozen=True, array_like=True, tag="Knock"):
     """A node announces its address; ``is_new``: its folder has no data of this cluster."""
 
     node: NodeId
@@ -49,7 +49,7 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=True):
     node: NodeId
 
 
-class JoinReply(msgspec.Struct, frozen=True, array_like=True):
+class NodeJoinReply(msgspec.Struct, frozen=True, array_like=True):
     """The cluster's name, the addresses of its nodes, and the leader, if known."""
 
     cluster: str
@@ -57,12 +57,12 @@ class JoinReply(msgspec.Struct, frozen=True, array_like=True):
     leader: NodeId
 
 
-_asked = msgspec.msgpack.Decoder(JoinRequest | Admit)
-_welcomes = msgspec.msgpack.Decoder(JoinReply)
+_asked = msgspec.msgpack.Decoder(NodeJoinRequest | Admit)
+_welcomes = msgspec.msgpack.Decoder(NodeJoinReply)
 encode = msgspec.msgpack.Encoder().encode
 
 
-def decode_join_reply(data: bytes | memoryview) -> JoinReply:
+def decode_join_reply(data: bytes | memoryview) -> NodeJoinReply:
     """Decode the answer to a join request."""
     try:
         return _welcomes.decode(data)
@@ -108,7 +108,9 @@ class JoinService:
                 f"mainstem node remove {node}",
             )
         self._addresses.put(node, (asked.host, asked.port))
-        return (encode(JoinReply(self._cluster, self._addresses.all(), self._driver.state.lead)),)
+        return (
+            encode(NodeJoinReply(self._cluster, self._addresses.all(), self._driver.state.lead)),
+        )
 
     def _is_known(self, node: NodeId) -> bool:
         members = {member.node_id for member in self._driver.status.members}
@@ -153,7 +155,11 @@ class Joiner:
     """
 
     def __init__(
-        self, request: JoinRequest, peers: Peers, addresses: AddressBook, join: Sequence[Address]
+        self,
+        request: NodeJoinRequest,
+        peers: Peers,
+        addresses: AddressBook,
+        join: Sequence[Address],
     ) -> None:
         self._request = request
         self._peers = peers

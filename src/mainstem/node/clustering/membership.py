@@ -38,8 +38,8 @@ from mainstem.node.clustering.bootstrap import archive_journal, bootstrap_group,
 from mainstem.node.clustering.joining import (
     JOIN_RETRY_PAUSE_S,
     Joiner,
-    JoinRequest,
     JoinService,
+    NodeJoinRequest,
     peer_address,
 )
 from mainstem.node.clustering.levels_driver import LevelsDriver
@@ -162,7 +162,7 @@ class ClusterNode:
         found = await self.peers.listen(config.cluster.peer_host, port)
         self.address = (config.cluster.advertised_host or config.cluster.peer_host, found[1])
         self._arrival = Joiner(
-            JoinRequest(self._start.node.id, *self.address, self._is_new),
+            NodeJoinRequest(self._start.node.id, *self.address, self._is_new),
             self.peers,
             self.addresses,
             [peer_address(text, PEER_PORT) for text in config.cluster.join],
@@ -286,7 +286,7 @@ class ClusterNode:
             now_s=self._clock.monotonic(),
         )
         hooks = DriverHooks(on_fatal=self._fatal, on_role=self._role_changed)
-        self.driver = RaftDriver(core, storage, self.service, _Notes(self), self._clock, hooks)
+        self.driver = RaftDriver(core, storage, self.service, _RaftSender(self), self._clock, hooks)
         self.service.attach(self.driver)
         self.peers.on_note(PeerService.RAFT, lambda _, body: self.driver.receive(body))
         self.driver.start(storage.state)
@@ -366,7 +366,7 @@ class ClusterNode:
                 pass
 
 
-class _Notes:
+class _RaftSender:
     """Sends Raft messages to other nodes, without answers."""
 
     def __init__(self, cluster: ClusterNode) -> None:

@@ -40,9 +40,9 @@ class PeerTls:
             ) from error
         self.listening = self._contexts.context
 
-    def look_again(self) -> None:
+    def reload_if_changed(self) -> None:
         """Use new files for the next connections."""
-        if self._contexts.look_again():
+        if self._contexts.reload_if_changed():
             self._show_certificate()
 
     def _show_certificate(self) -> None:
@@ -105,12 +105,12 @@ class PeerTrustDriver:
         """Check until cancelled."""
         while True:
             await asyncio.sleep(config.tls.reload_interval_ms / 1000)
-            self.look_again()
+            self.reload_if_changed()
 
-    def look_again(self) -> None:
+    def reload_if_changed(self) -> None:
         """Load what has changed."""
         if self._tls is not None:
-            self._tls.look_again()
+            self._tls.reload_if_changed()
         try:
             found = self._read()
         except (OSError, InvalidRequest) as error:

@@ -29,7 +29,7 @@ class RemoteReadRequest(msgspec.Struct, frozen=True, array_like=True):
     wait_ms: int = 0  # for a record at the offset
 
 
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
+class _RemoteReadAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The result of a read; the batches follow unchanged."""
 
     start_offset: int
@@ -39,21 +39,21 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True):
     aborted: list[tuple[int, int]] = []
 
 
-_answers = msgspec.msgpack.Decoder(_Answer)
+_answers = msgspec.msgpack.Decoder(_RemoteReadAnswer)
 Ask = Callable[[RemoteReadRequest], Awaitable[memoryview]]
 
 
 async def answer_remote_read(
-    look: StableStreamReader, question: RemoteReadRequest
+    reader: StableStreamReader, question: RemoteReadRequest
 ) -> Sequence[Chunk]:
     """The answer to another node."""
-    at = None if question.timestamp is None else await look.offset_at(question.timestamp)
+    at = None if question.timestamp is None else await reader.offset_at(question.timestamp)
     piece = None
     if question.offset is not None:
-        piece = await look.piece(question.offset, min(question.max_bytes, PIECE_BYTES_MAX))
-    answer = _Answer(
-        look.start_offset,
-        look.last_stable,
+        piece = await reader.piece(question.offset, min(question.max_bytes, PIECE_BYTES_MAX))
+    answer = _RemoteReadAnswer(
+        reader.start_offset,
+        reader.last_stable,
         at,
         None if piece is None else piece.until_offset,
         [] if piece is None else piece.aborted,
@@ -95,7 +95,7 @@ class RemoteReader:
             return None
         return StreamPiece(bytes(data), answer.until_offset, answer.aborted)
 
-    async def _asked(self, question: RemoteReadRequest) -> tuple[_Answer, memoryview]:
+    async def _asked(self, question: RemoteReadRequest) -> tuple[_RemoteReadAnswer, memoryview]:
         body = await self._ask(question)
         until = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
         try:

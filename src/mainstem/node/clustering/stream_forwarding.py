@@ -38,7 +38,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     partition: int
-    look: RemoteReadRequest | None = None  # instead of a batch
+    read: RemoteReadRequest | None = None  # instead of a batch
 
 
 _heads = msgspec.msgpack.Decoder(_Head)
@@ -105,7 +105,7 @@ class ForwardingStreams:
                 )
             await asyncio.sleep(PAUSE_S)
 
-    async def look(
+    async def open_reader(
         self, topic: str, partition: int, until: int | None = None
     ) -> StableStreamReader:
         """A reader of a stream: local, if it is written here or holds ``until``; or at its writer.
@@ -122,10 +122,10 @@ class ForwardingStreams:
             writer = self._writer_of(topic, partition)
             try:
                 if writer == self._node:
-                    return await self._local.look(topic, partition)
+                    return await self._local.open_reader(topic, partition)
                 if writer != NO_NODE:
                     return await RemoteReader(
-                        partial(self._look_at, writer, topic, partition)
+                        partial(self._ask_writer, writer, topic, partition)
                     ).open()
             except MainstemError as error:
                 if not isinstance(error, Unreachable) and error.code is not ErrorCode.NOT_WRITER:
@@ -153,8 +153,8 @@ class ForwardingStreams:
         writer = self._writer_of(topic, partition)
         if writer in (self._node, NO_NODE):
             raise Unavailable(ErrorCode.NOT_WRITER, "no other node writes it", subject=topic)
-        look = RemoteReader(partial(self._look_at, writer, topic, partition))
-        return look, await look.next_piece(offset, max_bytes, wait_ms)
+        remote = RemoteReader(partial(self._ask_writer, writer, topic, partition))
+        return remote, await remote.next_piece(offset, max_bytes, wait_ms)
 
     def _near(self, topic: str, partition: int) -> StableStreamReader | None:
         try:
@@ -164,7 +164,7 @@ class ForwardingStreams:
                 raise
             return None
 
-    async def _look_at(
+    async def _ask_writer(
         self, writer: NodeId, topic: str, partition: int, question: RemoteReadRequest
     ) -> memoryview:
         head = msgspec.msgpack.encode(_Head(topic, partition, question))
@@ -187,11 +187,11 @@ class ForwardingStreams:
         except DECODE_ERRORS as error:
             raise Corrupt(f"malformed forwarded request: {error}") from error
         self._check_known(head)
-        if head.look is not None:
-            if head.look.wait_ms:
-                await self._until_more(head.topic, head.partition, head.look)
+        if head.read is not None:
+            if head.read.wait_ms:
+                await self._until_more(head.topic, head.partition, head.read)
             return await answer_remote_read(
-                await self._local.look(head.topic, head.partition), head.look
+                await self._local.open_reader(head.topic, head.partition), head.read
             )
         batch = bytearray(body[_LENGTH_BYTES + length :])
         try:

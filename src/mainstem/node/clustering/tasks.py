@@ -79,11 +79,11 @@ def markers(
 ) -> Markers:
     """How transactions end in partitions, here or on other nodes."""
     if cluster is None:
-        return Markers(streams.partition, groups.positions)
+        return Markers(streams.partition, groups.transactional_offsets)
     catalogue = cluster.service.catalogue
     return ClusterMarkers(
         streams.partition,
-        groups.positions,
+        groups.transactional_offsets,
         node=cluster.node,
         peers=cluster.peers,
         writer_of=lambda topic, partition: writer_of(catalogue, topic, partition),
@@ -214,7 +214,7 @@ class ClusterTasks:
         silent = Unavailable(
             ErrorCode.NOT_WRITER, "this node's lease has ended: its copies may be out of date"
         )
-        self._streams.lapse(lambda: None if self.leases.holds else silent)
+        self._streams.set_lapsed_check(lambda: None if self.leases.holds else silent)
         follow_streams(self._streams, groups, transactions)
 
     async def end(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from mainstem.pipelines.cdc.avro.schema import TableSchemas
-from mainstem.pipelines.cdc.avro.value_types import Kind
+from mainstem.pipelines.cdc.avro.value_types import AvroType
 from mainstem.pipelines.cdc.row_values import UNCHANGED, Value
 
 NULL: Final = b"null"
@@ -44,7 +44,7 @@ class EventField(Struct, frozen=True):
     name: str
     position: int
     convert: Convert
-    kind: Kind | None = None
+    kind: AvroType | None = None
     null: bytes = NULL
 
 

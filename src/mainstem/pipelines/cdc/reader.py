@@ -6,11 +6,12 @@ split into, and write events. Each database provides its stream, its parts and h
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -23,12 +24,9 @@ from mainstem.pipelines.cdc.arrow_batches import arrow
 from mainstem.pipelines.cdc.avro.events import in_format
 from mainstem.pipelines.cdc.envelope import heartbeat
 from mainstem.pipelines.cdc.settings import CdcConfig
-from mainstem.pipelines.cdc.table_selection import Routing
-from mainstem.pipelines.connector.shapes import Place, TableRoute
+from mainstem.pipelines.cdc.table_selection import TableRouting
+from mainstem.pipelines.connector.shapes import ConnectorContext, TableRoute
 from mainstem.pipelines.spark.settings_source import SettingsSource, load
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BEAT: Final = "beat"
 Config = TypeVar("Config", bound=CdcConfig)
@@ -43,10 +41,10 @@ class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
     rehearsal: bool = False
     tables: tuple[TableRoute, ...] = ()
 
-    def routing(self) -> Routing:
+    def routing(self) -> TableRouting:
         """The topics of tables."""
         config = self.config
-        return Routing(
+        return TableRouting(
             config.topic_routing,
             database=config.database,
             name=config.source_name,
@@ -55,17 +53,20 @@ class ReaderSettings(Struct, Generic[Config], frozen=True, kw_only=True):
 
 
 def load_changes(
-    spark: "SparkSession", source: type[SettingsSource], config: CdcConfig, place: Place
-) -> "DataFrame":
-    """The frame of a source at a place of a pipeline."""
+    spark: SparkSession,
+    source: type[SettingsSource],
+    config: CdcConfig,
+    context: ConnectorContext,
+) -> DataFrame:
+    """The frame of a source in a pipeline."""
     settings = ReaderSettings(
         config=config,
-        state_dir=str(place.state_dir.absolute()),
-        rows_per_batch_max=place.rows_per_batch_max,
-        rehearsal=place.rehearsal,
-        tables=place.tables,
+        state_dir=str(context.state_dir.absolute()),
+        rows_per_batch_max=context.rows_per_batch_max,
+        rehearsal=context.rehearsal,
+        tables=context.tables,
     )
-    return load(spark, source, settings, streaming=place.streaming)
+    return load(spark, source, settings, streaming=context.streaming)
 
 
 class ChangeStream(Protocol):
@@ -121,21 +122,21 @@ class CdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._follower = self.follower()
         return self._follower
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """The empty offset; where to start is determined with the first batch."""
         first: dict[str, Any] = msgspec.to_builtins(self.position())
         return first
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of one batch."""
         rows_max = self._settings.rows_per_batch_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """End this run at the current end of the log."""
         self._cap = self._followed().end_of_log()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch."""
         begun = msgspec.convert(start, self.position)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None

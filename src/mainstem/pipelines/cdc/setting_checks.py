@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.cdc.avro.events import schema_topic
 from mainstem.pipelines.cdc.settings import CdcConfig
-from mainstem.pipelines.cdc.table_selection import Routing, mask
+from mainstem.pipelines.cdc.table_selection import TableRouting, mask
 from mainstem.pipelines.connector.shapes import Finding, failed
 
 
@@ -30,7 +30,7 @@ def setting_problems(config: CdcConfig) -> list[Finding]:
         except ValueError as error:
             found.append(failed(str(error), "see mask_columns"))
     try:
-        Routing(config.topic_routing, database="d", name="n").topic("s", "t")
+        TableRouting(config.topic_routing, database="d", name="n").topic("s", "t")
     except _UNFILLED as error:
         found.append(
             failed(

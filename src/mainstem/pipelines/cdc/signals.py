@@ -34,7 +34,7 @@ class _Data(Struct, frozen=True):
     tables: tuple[str, ...] = msgspec.field(name="data-collections", default=())
 
 
-class _Message(Struct):
+class _SignalMessage(Struct):
     type: str
     id: str = ""
     data: _Data = _Data()
@@ -47,7 +47,7 @@ def from_message(content: bytes) -> Signal:
         ValueError: it is not a signal.
     """
     try:
-        message = msgspec.json.decode(content, type=_Message)
+        message = msgspec.json.decode(content, type=_SignalMessage)
     except DECODE_ERRORS as error:
         raise ValueError(f"not a signal: {error}") from None
     return _known(Signal(message.id, message.type, message.data.tables))

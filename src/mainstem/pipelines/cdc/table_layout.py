@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mainstem.pipelines.cdc.avro.columns import MASKED
 from mainstem.pipelines.cdc.avro.events import table_schemas
 from mainstem.pipelines.cdc.avro.schema import TableSchemas
-from mainstem.pipelines.cdc.avro.value_types import Kind
+from mainstem.pipelines.cdc.avro.value_types import AvroType
 from mainstem.pipelines.cdc.envelope import Convert, EventField, RowLayout
 from mainstem.pipelines.cdc.settings import CdcConfig
 from mainstem.pipelines.cdc.table_selection import kept_columns, mask_for, matches, null_for
@@ -19,7 +19,7 @@ class WrittenColumn(NamedTuple):
 
     name: str
     convert: Convert
-    kind: Callable[[], Kind]
+    kind: Callable[[], AvroType]
 
 
 class TableLayout:
@@ -60,7 +60,7 @@ class TableLayout:
         null = null_for(name, config.mask_columns)
         return EventField(column.name, at, mask or column.convert, kind, null)
 
-    def schemas(self, source: Kind) -> TableSchemas | None:
+    def schemas(self, source: AvroType) -> TableSchemas | None:
         """The Avro schemas of keys and events; None if the format is not Avro."""
         if self._config.format != "avro":
             return None

@@ -76,7 +76,7 @@ def _hashed(value: bytes, salt: bytes) -> bytes:
     return b'"%b"' % hashlib.sha256(salt + value).hexdigest().encode()
 
 
-class Routing:
+class TableRouting:
     """The topic of each table: its own route, or the template, made a valid topic name."""
 
     def __init__(

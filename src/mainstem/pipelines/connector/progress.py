@@ -13,7 +13,7 @@ from mainstem.pipelines.connector.state_file import read_json, replace_json
 FILE_NAME = "progress.json"
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class SourceProgress(Struct, frozen=True, kw_only=True):
     """``done`` of ``total`` units (None: unknown) of a task, such as a snapshot."""
 
     what: str
@@ -28,12 +28,12 @@ class Progress(Struct, frozen=True, kw_only=True):
         return self.total is not None and self.done >= self.total
 
 
-def write_progress(state_dir: Path, progress: Progress) -> None:
+def write_progress(state_dir: Path, progress: SourceProgress) -> None:
     """Replace the progress."""
     state_dir.mkdir(parents=True, exist_ok=True)
     replace_json(state_dir / FILE_NAME, progress)
 
 
-def read_progress(state_dir: Path) -> Progress | None:
+def read_progress(state_dir: Path) -> SourceProgress | None:
     """The source's current progress; None when it has none."""
-    return read_json(state_dir / FILE_NAME, Progress, "the progress of a source")
+    return read_json(state_dir / FILE_NAME, SourceProgress, "the progress of a source")

@@ -1,7 +1,7 @@
 """The interfaces of sources and sinks: what a connector provides and what it gets.
 
-    source:  spec -> check -> discover -> read(spark, config, place)  -> a streaming DataFrame
-    sink:    spec -> check -> write(frame, config, place)             -> a DataStreamWriter
+    source:  spec -> check -> discover -> read(spark, config, context)  -> a streaming DataFrame
+    sink:    spec -> check -> write(frame, config, context)             -> a DataStreamWriter
 
 A source returns a *wire frame* (``connector.wire``) or a frame of any columns, which are converted
 to one JSON object per row. A sink gets a wire frame and returns a writer that is not started: of a
@@ -11,7 +11,7 @@ runtime adds name, trigger and checkpoint and starts it.
 Requirements for a connector: settings are a msgspec Struct that forbids unknown fields; ``check``
 changes nothing outside and reports instead of raising; ``read`` returns the same records for the
 same range of offsets; a batch id that is written twice appears once if the spec is *exactly
-once*; no state is stored outside ``place.state_dir``.
+once*; no state is stored outside ``context.state_dir``.
 """
 
 import enum
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
 
 
-class Severity(enum.StrEnum):
+class FindingSeverity(enum.StrEnum):
     """The severity of a finding."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Severity(enum.StrEnum):
 class Finding(Struct, frozen=True):
     """One result of a check; ``retriable`` when it may resolve itself after some time."""
 
-    severity: Severity
+    severity: FindingSeverity
     message: str
     remedy: str = ""
     retriable: bool = False
@@ -83,7 +83,7 @@ class DeadLetters(Protocol):
         """Write refused records durably: wire columns and ``error string``."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ConnectorContext(Struct, frozen=True, kw_only=True):
     """The context of a connector: its pipeline, its folder and its limits.
 
     Args:
@@ -124,8 +124,10 @@ class Source(Protocol[ConfigT_contra]):
     def discover(self, config: ConfigT_contra) -> list[Discovered]:
         """What could be read."""
 
-    def read(self, spark: "SparkSession", config: ConfigT_contra, place: Place) -> "DataFrame":
-        """The records, as a streaming frame unless ``place.streaming`` is false."""
+    def read(
+        self, spark: "SparkSession", config: ConfigT_contra, context: ConnectorContext
+    ) -> "DataFrame":
+        """The records, as a streaming frame unless ``context.streaming`` is false."""
 
 
 class Sink(Protocol[ConfigT_contra]):
@@ -137,13 +139,15 @@ class Sink(Protocol[ConfigT_contra]):
     def check(self, config: ConfigT_contra) -> list[Finding]:
         """Whether the external system answers and grants the necessary rights."""
 
-    def write(self, frame: "DataFrame", config: ConfigT_contra, place: Place) -> "DataStreamWriter":
+    def write(
+        self, frame: "DataFrame", config: ConfigT_contra, context: ConnectorContext
+    ) -> "DataStreamWriter":
         """A writer of the frame, not started."""
 
 
 def failed(message: str, remedy: str = "", *, retriable: bool = False) -> Finding:
     """A finding that prevents a pipeline from running."""
-    return Finding(Severity.ERROR, message, remedy, retriable)
+    return Finding(FindingSeverity.ERROR, message, remedy, retriable)
 
 
 def refused(error: MainstemError) -> Finding:
@@ -153,9 +157,9 @@ def refused(error: MainstemError) -> Finding:
 
 def warned(message: str, remedy: str = "") -> Finding:
     """A warning."""
-    return Finding(Severity.WARNING, message, remedy)
+    return Finding(FindingSeverity.WARNING, message, remedy)
 
 
 def passed(message: str) -> Finding:
     """A finding without problems."""
-    return Finding(Severity.OK, message)
+    return Finding(FindingSeverity.OK, message)

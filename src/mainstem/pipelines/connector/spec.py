@@ -27,7 +27,7 @@ class Category(enum.StrEnum):
     WAREHOUSE = "warehouse"
 
 
-class Delivery(enum.StrEnum):
+class DeliveryGuarantee(enum.StrEnum):
     """How often a record is delivered if processes are killed."""
 
     EXACTLY_ONCE = "exactly once"
@@ -38,8 +38,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     """The metadata of one source or sink.
 
     ``extra`` is the extra of this distribution that installs ``modules``, the libraries that the
-    connector requires. ``limits_rows`` is whether a source respects ``Place.rows_per_batch_max``;
-    one that does not cannot have a rate limit.
+    connector requires. ``limits_rows`` is whether a source respects the context's
+    ``rows_per_batch_max``; one that does not cannot have a rate limit.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     title: str
     category: Category
     config: type[Struct]
-    delivery: Delivery = Delivery.EXACTLY_ONCE
+    delivery: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     extra: str = ""
     modules: tuple[str, ...] = ()
     limits_rows: bool = True

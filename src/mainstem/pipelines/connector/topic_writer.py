@@ -5,13 +5,12 @@ Python, only to ``foreachBatch`` functions. Written by one, under the identity o
 are recognised after a crash like those of any other query: exactly once.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mainstem.pipelines.connector.batches import BatchIdentity, written_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -20,7 +19,7 @@ UPDATE: Final = "update"
 
 
 def topic_writer(
-    frame: "DataFrame", options: "Mapping[str, str]", output_mode: str
+    frame: "DataFrame", options: Mapping[str, str], output_mode: str
 ) -> "DataStreamWriter":
     """A writer of wire columns that is not started; ``options`` are those of the topic sink."""
     if output_mode != UPDATE:

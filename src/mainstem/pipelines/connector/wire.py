@@ -11,7 +11,7 @@ chosen by key; a null timestamp is the time of writing.
 """
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 WIRE_TYPES = {
     "topic": "string",

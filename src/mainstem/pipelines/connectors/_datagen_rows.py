@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.pipelines.connector.progress import Progress, write_progress
+from mainstem.pipelines.connector.progress import SourceProgress, write_progress
 from mainstem.pipelines.spark.settings_source import SettingsSource
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class DatagenOptions(Struct, frozen=True, kw_only=True):
             yield from table.to_batches()
 
 
-class _BatchReader(DataSourceReader):
+class _DatagenBatchReader(DataSourceReader):
     def __init__(self, options: DatagenOptions) -> None:
         self._options = options
 
@@ -181,7 +181,7 @@ class _BatchReader(DataSourceReader):
         return self._options.read(partition)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _DatagenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream of rows; offsets are row numbers, and the rate counts from the first call."""
 
     def __init__(self, options: DatagenOptions) -> None:
@@ -191,18 +191,18 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         self._logged_at = float("-inf")
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"row": 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.rows_per_batch)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """All rows of a finite source; of an endless one, as many as a batch contains."""
         self._is_once = True
         self._target = self._options.count
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         row = start["row"]
         until = row + self._allowed(limit)
         if self._is_once and self._target is None:
@@ -243,7 +243,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._logged_at = now
         folder = Path(self._options.progress_dir)
-        write_progress(folder, Progress(what="generated rows", done=row, total=total))
+        write_progress(folder, SourceProgress(what="generated rows", done=row, total=total))
 
 
 class DatagenDataSource(SettingsSource):
@@ -251,8 +251,8 @@ class DatagenDataSource(SettingsSource):
 
     format_name = "mainstem-datagen"
     settings = DatagenOptions
-    table_reader = _BatchReader
-    stream_reader = _StreamReader
+    table_reader = _DatagenBatchReader
+    stream_reader = _DatagenStreamReader
 
     def schema(self) -> str:
         """The columns of the configured kind."""

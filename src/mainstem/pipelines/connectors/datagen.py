@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainstem.pipelines.connector.shapes import Column, Discovered, Finding, Place, failed, passed
+from mainstem.pipelines.connector.shapes import (
+    Column,
+    ConnectorContext,
+    Discovered,
+    Finding,
+    failed,
+    passed,
+)
 from mainstem.pipelines.connector.spec import Category, Spec
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ class DatagenSource:
 
     def check(self, config: DatagenConfig) -> list[Finding]:
         """Whether the settings are consistent."""
-        from mainstem.pipelines.connectors._datagen_rows import COLUMNS, start_us  # noqa: PLC0415
+        from mainstem.pipelines.connectors._datagen_rows import COLUMNS, start_us
 
         findings = []
         columns = [name for name, _ in COLUMNS[config.kind]]
@@ -77,7 +84,7 @@ class DatagenSource:
 
     def discover(self, config: DatagenConfig) -> list[Discovered]:
         """All kinds with their columns."""
-        from mainstem.pipelines.connectors._datagen_rows import COLUMNS  # noqa: PLC0415
+        from mainstem.pipelines.connectors._datagen_rows import COLUMNS
 
         del config
         return [
@@ -90,28 +97,30 @@ class DatagenSource:
             for kind, columns in COLUMNS.items()
         ]
 
-    def read(self, spark: "SparkSession", config: DatagenConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: DatagenConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Rows as JSON, with the key column as key and the row's timestamp."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
-        from mainstem.pipelines.connectors._datagen_rows import (  # noqa: PLC0415
+        from mainstem.pipelines.connectors._datagen_rows import (
             COLUMNS,
             DatagenDataSource,
             DatagenOptions,
         )
-        from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
+        from mainstem.pipelines.spark.settings_source import load
 
         options = DatagenOptions(
             kind=config.kind,
             seed=config.seed,
             start=config.start,
             tasks=config.tasks,
-            progress_dir=str(place.state_dir),
+            progress_dir=str(context.state_dir),
             count=config.count,
             rows_per_second=config.rows_per_second,
-            rows_per_batch_max=place.rows_per_batch_max,
+            rows_per_batch_max=context.rows_per_batch_max,
         )
-        frame = load(spark, DatagenDataSource, options, streaming=place.streaming)
+        frame = load(spark, DatagenDataSource, options, streaming=context.streaming)
         key = config.key or COLUMNS[config.kind][0][0]
         columns = [F.col(name) for name in frame.columns]
         return frame.select(

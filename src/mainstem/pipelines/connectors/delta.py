@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.pipelines.connector.batches import BatchIdentity, written_by
-from mainstem.pipelines.connector.shapes import Finding, Place, passed, refused, warned
+from mainstem.pipelines.connector.shapes import ConnectorContext, Finding, passed, refused, warned
 from mainstem.pipelines.connector.spec import Category, Secret, Spec
 from mainstem.pipelines.connectors.file import TableSchema, format_findings
 
@@ -64,31 +64,31 @@ class DeltaSink:
         return [passed(f"{config.path} is at version {table.version()}")]
 
     def write(
-        self, frame: "DataFrame", config: DeltaSinkConfig, place: Place
+        self, frame: "DataFrame", config: DeltaSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer that appends batch by batch."""
         self.spec().require()
         return written_by(
-            frame, lambda batch, identity: write_batch(batch, identity, config, place)
+            frame, lambda batch, identity: write_batch(batch, identity, config, context)
         )
 
 
 def write_batch(
-    batch: "DataFrame", identity: BatchIdentity, config: DeltaSinkConfig, place: Place
+    batch: "DataFrame", identity: BatchIdentity, config: DeltaSinkConfig, context: ConnectorContext
 ) -> None:
     """Append one batch unless the table already has it."""
-    from deltalake import CommitProperties, Transaction, write_deltalake  # noqa: PLC0415
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake.exceptions import DeltaError
 
-    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns
 
     table = _table(config)
-    application = f"mainstem-{place.pipeline}-{identity.query_id}"
+    application = f"mainstem-{context.pipeline}-{identity.query_id}"
     if table is not None:
         done = table.transaction_version(application)
         if done is not None and done >= identity.batch_id:
             return
-    rows = arrow_reader(table_columns(batch, config.schema, place))
+    rows = arrow_reader(table_columns(batch, config.schema, context))
     if rows is None:
         return
     noted = Transaction(application, identity.batch_id)
@@ -112,8 +112,8 @@ def write_batch(
 
 def _table(config: DeltaSinkConfig) -> Any:
     """The table; None when it does not exist."""
-    from deltalake import DeltaTable  # noqa: PLC0415
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
 
     try:
         if not DeltaTable.is_deltatable(config.path, config.storage_options or None):
@@ -124,7 +124,7 @@ def _table(config: DeltaSinkConfig) -> Any:
 
 
 def _refusal(error: Exception, config: DeltaSinkConfig) -> MainstemError:
-    from deltalake.exceptions import SchemaMismatchError  # noqa: PLC0415
+    from deltalake.exceptions import SchemaMismatchError
 
     text = " ".join(str(error).split())
     for secret in config.storage_options.values():

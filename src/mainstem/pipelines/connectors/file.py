@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainstem.pipelines.connector.shapes import (
+    ConnectorContext,
     Discovered,
     Finding,
-    Place,
     failed,
     passed,
     warned,
@@ -101,8 +101,8 @@ class FileSinkConfig(FolderSinkConfig, frozen=True, kw_only=True, forbid_unknown
 
 def format_findings(format_: "Format", compression: str, schema: str | None) -> list[Finding]:
     """Whether settings of files are consistent."""
-    from mainstem.pipelines.database_tables.rows import column_names  # noqa: PLC0415
-    from mainstem.pipelines.object_store.formats import COMPRESSIONS  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import column_names
+    from mainstem.pipelines.object_store.formats import COMPRESSIONS
 
     found = []
     allowed = {"default", *COMPRESSIONS[format_]}
@@ -126,7 +126,7 @@ def compression_of(format_: "Format", named: "CompressionName") -> "Compression"
     return "snappy" if format_ == "parquet" else "none"
 
 
-class _Files:
+class _FileConnector:
     """A connector of files whose format is in its name, or else in its settings."""
 
     def __init__(self, name: str = "file", format_: "Format | None" = None) -> None:
@@ -154,7 +154,7 @@ class _Files:
         return config.format
 
 
-class FileSource(_Files):
+class FileSource(_FileConnector):
     """Reads files of a folder as they appear."""
 
     def spec(self) -> Spec:
@@ -181,10 +181,10 @@ class FileSource(_Files):
 
     def discover(self, config: FolderSourceConfig) -> list[Discovered]:
         """The files that would be read, the first thousand."""
-        from mainstem.pipelines.object_store.source import files_of  # noqa: PLC0415
-        from mainstem.pipelines.object_store.stores import Folder  # noqa: PLC0415
+        from mainstem.pipelines.object_store.source import files_of
+        from mainstem.pipelines.object_store.stores import FolderStore
 
-        found = files_of(Folder(Path(config.path)), config.pattern)[:DISCOVERED_MAX]
+        found = files_of(FolderStore(Path(config.path)), config.pattern)[:DISCOVERED_MAX]
         return [
             Discovered(
                 name=stored.path,
@@ -196,22 +196,24 @@ class FileSource(_Files):
             for stored in found
         ]
 
-    def read(self, spark: "SparkSession", config: FolderSourceConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: FolderSourceConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Values of the files, as records."""
-        from mainstem.pipelines.object_store import record_frames, source  # noqa: PLC0415
+        from mainstem.pipelines.object_store import record_frames, source
 
-        objects = source.Place(
+        objects = source.FileSourceOptions(
             format=self.format_of(config),
             pattern=config.pattern,
             files_per_batch=config.files_per_batch,
-            state_dir=str(place.state_dir.resolve()),
+            state_dir=str(context.state_dir.resolve()),
             folder=str(Path(config.path).resolve()),
-            delete=config.when_done == "delete" and not place.rehearsal,
+            delete=config.when_done == "delete" and not context.rehearsal,
         )
-        return record_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+        return record_frames.records(spark, objects, key=config.key, streaming=context.streaming)
 
 
-class FileSink(_Files):
+class FileSink(_FileConnector):
     """Writes files into a folder, every record exactly once."""
 
     def spec(self) -> Spec:
@@ -221,7 +223,7 @@ class FileSink(_Files):
 
     def check(self, config: FolderSinkConfig) -> list[Finding]:
         """Whether the folder can be written to, and the settings are consistent."""
-        from mainstem.pipelines.object_store.stores import (  # noqa: PLC0415
+        from mainstem.pipelines.object_store.stores import (
             free_bytes,
             nearest_folder,
         )
@@ -243,22 +245,22 @@ class FileSink(_Files):
         return found or [passed(f"{folder} can be written to")]
 
     def write(
-        self, frame: "DataFrame", config: FolderSinkConfig, place: Place
+        self, frame: "DataFrame", config: FolderSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer of files."""
-        from mainstem.pipelines.object_store.sink import FileLayout, writer_of  # noqa: PLC0415
-        from mainstem.pipelines.object_store.stores import Folder  # noqa: PLC0415
+        from mainstem.pipelines.object_store.sink import FileLayout, writer_of
+        from mainstem.pipelines.object_store.stores import FolderStore
 
         require_library(self.format_of(config), self._name)
         format_ = self.format_of(config)
         layout = FileLayout(
-            store=Folder(Path(config.path).resolve()),
+            store=FolderStore(Path(config.path).resolve()),
             format=format_,
             schema=config.schema,
             compression=compression_of(format_, config.compression),
             file_bytes=config.file_bytes,
         )
-        return writer_of(frame, layout, place)
+        return writer_of(frame, layout, context)
 
 
 def missing_library(format_: str) -> Finding | None:

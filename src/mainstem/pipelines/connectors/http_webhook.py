@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from mainstem.pipelines.connector.batches import written_by
-from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
-from mainstem.pipelines.connector.spec import Category, Delivery, Secret, Spec
+from mainstem.pipelines.connector.shapes import (
+    ConnectorContext,
+    Discovered,
+    Finding,
+    failed,
+    passed,
+)
+from mainstem.pipelines.connector.spec import Category, DeliveryGuarantee, Secret, Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,13 +128,15 @@ class WebhookSource:
         """The path of the webhook."""
         return [Discovered(name=config.path, config={"path": config.path})]
 
-    def read(self, spark: "SparkSession", config: WebhookSourceConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: WebhookSourceConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Bodies as values, forwarded headers as headers, the time of the request as timestamp."""
         self.spec().require()
-        from mainstem.pipelines.connector.wire import key_of_value  # noqa: PLC0415
-        from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
-        from mainstem.pipelines.webhook.listener import ListenerSettings  # noqa: PLC0415
-        from mainstem.pipelines.webhook.source import (  # noqa: PLC0415
+        from mainstem.pipelines.connector.wire import key_of_value
+        from mainstem.pipelines.spark.settings_source import load
+        from mainstem.pipelines.webhook.listener import ListenerSettings
+        from mainstem.pipelines.webhook.source import (
             WebhookDataSource,
             WebhookSourceOptions,
         )
@@ -140,11 +148,11 @@ class WebhookSource:
         )
         options = WebhookSourceOptions(
             listener=settings,
-            state_dir=str(place.state_dir.resolve()),
+            state_dir=str(context.state_dir.resolve()),
             buffer_bytes_max=config.buffer_bytes_max,
-            rows_per_batch_max=place.rows_per_batch_max,
+            rows_per_batch_max=context.rows_per_batch_max,
         )
-        frame = load(spark, WebhookDataSource, options, streaming=place.streaming)
+        frame = load(spark, WebhookDataSource, options, streaming=context.streaming)
         if config.key is None:
             return frame
         return frame.select(key_of_value(config.key), *frame.columns)
@@ -161,7 +169,7 @@ class WebhookSink:
             title="Sent HTTP requests",
             category=Category.HTTP,
             config=WebhookSinkConfig,
-            delivery=Delivery.AT_LEAST_ONCE,
+            delivery=DeliveryGuarantee.AT_LEAST_ONCE,
             extra="webhook",
             modules=("httpx",),
             notes="Exactly once for receivers that store Idempotency-Key.",
@@ -169,7 +177,7 @@ class WebhookSink:
 
     def check(self, config: WebhookSinkConfig) -> list[Finding]:
         """Whether the receiver answers; no record is sent."""
-        import httpx  # noqa: PLC0415
+        import httpx
 
         try:
             answer = httpx.options(config.url, headers=_headers(config), timeout=CHECK_TIMEOUT_S)
@@ -182,34 +190,38 @@ class WebhookSink:
         return [passed(f"{config.url} answers")]
 
     def write(
-        self, frame: "DataFrame", config: WebhookSinkConfig, place: Place
+        self, frame: "DataFrame", config: WebhookSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer that sends batch by batch."""
         self.spec().require()
         settings = sender_settings(config)
         return written_by(
             frame,
-            lambda batch, identity: deliver(batch, f"{place.pipeline}-{identity}", settings, place),
+            lambda batch, identity: deliver(
+                batch, f"{context.pipeline}-{identity}", settings, context
+            ),
         )
 
 
-def deliver(batch: "DataFrame", prefix: str, settings: "SenderSettings", place: Place) -> None:
+def deliver(
+    batch: "DataFrame", prefix: str, settings: "SenderSettings", context: ConnectorContext
+) -> None:
     """Send a batch; records that are permanently refused become dead letters."""
-    from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire  # noqa: PLC0415
-    from mainstem.pipelines.database_tables.rows import refuse  # noqa: PLC0415
-    from mainstem.pipelines.webhook.sender import send_all  # noqa: PLC0415
+    from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
+    from mainstem.pipelines.database_tables.rows import refuse
+    from mainstem.pipelines.webhook.sender import send_all
 
     wire = as_wire(batch)
     refused = asyncio.run(send_all(_outgoing(wire, prefix), settings))
     if refused:
         rows = [(*(each.row[name] for name in WIRE_TYPES), each.error) for each in refused]
         kinds = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
-        refuse(batch.sparkSession.createDataFrame(rows, f"{kinds}, error string"), place)
+        refuse(batch.sparkSession.createDataFrame(rows, f"{kinds}, error string"), context)
 
 
 def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
-    from mainstem.pipelines.database_tables.rows import arrow_pieces  # noqa: PLC0415
-    from mainstem.pipelines.webhook.sender import Outgoing  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_pieces
+    from mainstem.pipelines.webhook.sender import Outgoing
 
     rows = (row for piece in arrow_pieces(wire) for row in piece.to_pylist())
     for number, row in enumerate(rows):
@@ -218,7 +230,7 @@ def _outgoing(wire: "DataFrame", prefix: str) -> Iterator["Outgoing"]:
 
 def sender_settings(config: WebhookSinkConfig) -> "SenderSettings":
     """The settings of the sender."""
-    from mainstem.pipelines.webhook.sender import SenderSettings  # noqa: PLC0415
+    from mainstem.pipelines.webhook.sender import SenderSettings
 
     given: dict[str, Any] = {
         name: getattr(config, name)

@@ -10,7 +10,14 @@ from msgspec import Meta, Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError, Unavailable
 from mainstem.pipelines.connector.batches import BatchIdentity, written_by
-from mainstem.pipelines.connector.shapes import Finding, Place, failed, passed, refused, warned
+from mainstem.pipelines.connector.shapes import (
+    ConnectorContext,
+    Finding,
+    failed,
+    passed,
+    refused,
+    warned,
+)
 from mainstem.pipelines.connector.spec import Category, Secret, Spec
 from mainstem.pipelines.connectors.file import TableSchema, format_findings
 
@@ -67,7 +74,7 @@ class IcebergSink:
             return found
         try:
             known = _catalog(config).table_exists(config.table)
-        except Exception as error:  # noqa: BLE001  # a check reports; catalogues raise anything
+        except Exception as error:  # noqa: BLE001 - a check reports; catalogues raise anything
             return [refused(_refusal(error, config))]
         if known:
             return [passed(f"{config.table} exists")]
@@ -76,26 +83,29 @@ class IcebergSink:
         return [failed(f"table {config.table} does not exist", "create it, or set create: true")]
 
     def write(
-        self, frame: "DataFrame", config: IcebergSinkConfig, place: Place
+        self, frame: "DataFrame", config: IcebergSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer that appends batch by batch."""
         self.spec().require()
         return written_by(
-            frame, lambda batch, identity: write_batch(batch, identity, config, place)
+            frame, lambda batch, identity: write_batch(batch, identity, config, context)
         )
 
 
 def write_batch(
-    batch: "DataFrame", identity: BatchIdentity, config: IcebergSinkConfig, place: Place
+    batch: "DataFrame",
+    identity: BatchIdentity,
+    config: IcebergSinkConfig,
+    context: ConnectorContext,
 ) -> None:
     """Append one batch unless the table already has it."""
-    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
+    from pyiceberg.exceptions import CommitFailedException
 
-    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.rows import arrow_reader, table_columns
 
-    owner = f"{place.pipeline}-{identity.query_id}"
+    owner = f"{context.pipeline}-{identity.query_id}"
     catalog = _catalog(config)
-    columns = table_columns(batch, config.schema, place)
+    columns = table_columns(batch, config.schema, context)
     for attempt in range(ATTEMPTS):
         rows = arrow_reader(columns)
         if rows is None:
@@ -126,13 +136,13 @@ def last_batch(table: Any, owner: str) -> int:
 
 
 def _catalog(config: IcebergSinkConfig) -> Any:
-    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+    from pyiceberg.catalog import load_catalog
 
     return load_catalog(config.catalog_name, **config.catalog)
 
 
 def _table(catalog: Any, config: IcebergSinkConfig, schema: Any) -> Any:
-    from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+    from pyiceberg.exceptions import NoSuchTableError
 
     try:
         return catalog.load_table(config.table)

@@ -11,10 +11,16 @@ from msgspec import Meta, Struct
 
 from mainstem.client.admin import Admin
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.connector.shapes import Discovered, Finding, Place, failed, passed
-from mainstem.pipelines.connector.spec import Category, Delivery, Spec
+from mainstem.pipelines.connector.shapes import (
+    ConnectorContext,
+    Discovered,
+    Finding,
+    failed,
+    passed,
+)
+from mainstem.pipelines.connector.spec import Category, DeliveryGuarantee, Spec
 from mainstem.pipelines.connector.topic_writer import topic_writer
-from mainstem.pipelines.file.model import BrokerSection, SaslSection, TlsSection
+from mainstem.pipelines.file.model import BrokerSection, BrokerTlsSection, SaslSection
 from mainstem.pipelines.running.client_options import cluster_of, spark_options
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         list[str],
         Meta(min_length=1, description="List of host:port, tried in turn until one answers."),
     ]
-    tls: Annotated[TlsSection | None, Meta(description="TLS settings.")] = None
+    tls: Annotated[BrokerTlsSection | None, Meta(description="TLS settings.")] = None
     sasl: Annotated[SaslSection | None, Meta(description="SASL settings.")] = None
     connection_timeout_ms: Annotated[int, Meta(ge=1, description="Connection timeout.")] = 10_000
     request_timeout_ms: Annotated[int, Meta(ge=1, description="Request timeout.")] = 30_000
@@ -129,9 +135,11 @@ class KafkaSource:
         """The topics of the cluster."""
         return [Discovered(name=name, config={"topics": [name]}) for name in _topics(config)]
 
-    def read(self, spark: "SparkSession", config: KafkaSourceConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: KafkaSourceConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """The records, unmodified."""
-        from mainstem.pipelines.connector.wire import PLAIN_FIELDS  # noqa: PLC0415
+        from mainstem.pipelines.connector.wire import PLAIN_FIELDS
 
         options: dict[str, Any] = {
             **spark_options(config.broker()),
@@ -140,18 +148,18 @@ class KafkaSource:
             "startingOffsets": config.start,
             "failOnDataLoss": str(config.fail_on_data_loss).lower(),
         }
-        if place.plain_fields:
+        if context.plain_fields:
             options["includePlainFields"] = "true"
-        if not place.streaming:
+        if not context.streaming:
             options["startingOffsets"] = "earliest"
         if config.group is not None:
             options["kafka.group.id"] = config.group
-        if place.streaming and place.rows_per_batch_max is not None:
-            options["maxOffsetsPerTrigger"] = str(place.rows_per_batch_max)
-        reader = spark.readStream if place.streaming else spark.read
+        if context.streaming and context.rows_per_batch_max is not None:
+            options["maxOffsetsPerTrigger"] = str(context.rows_per_batch_max)
+        reader = spark.readStream if context.streaming else spark.read
         frame = reader.format("mainstem").options(**options).load()
         columns = ["key", "value", "headers", "timestamp"]
-        columns += [PLAIN_FIELDS] if place.plain_fields else []
+        columns += [PLAIN_FIELDS] if context.plain_fields else []
         columns += ["topic"] if config.keep_topics else []
         columns += ["partition"] if config.keep_partitions else []
         return frame.select(*columns)
@@ -168,7 +176,7 @@ class KafkaSink:
             title="Topics of another Kafka cluster",
             category=Category.QUEUE,
             config=KafkaSinkConfig,
-            delivery=Delivery.AT_LEAST_ONCE,
+            delivery=DeliveryGuarantee.AT_LEAST_ONCE,
             notes="delivery: exactly-once if the cluster supports prepared transactions.",
         )
 
@@ -177,21 +185,21 @@ class KafkaSink:
         return _missing(config, [] if config.topic is None else [config.topic])
 
     def write(
-        self, frame: "DataFrame", config: KafkaSinkConfig, place: Place
+        self, frame: "DataFrame", config: KafkaSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer of unmodified records."""
         out = frame if config.keep_partitions else frame.drop("partition")
         options = {
             **spark_options(config.broker()),
             "delivery": config.delivery,
-            "sinkName": place.pipeline.replace("/", "-"),
+            "sinkName": context.pipeline.replace("/", "-"),
         }
         if config.compression != "none":
             options["kafka.compression.type"] = config.compression
         if config.topic is not None:
             out = out.drop("topic")
             options["topic"] = config.topic
-        return topic_writer(out, options, place.output_mode)
+        return topic_writer(out, options, context.output_mode)
 
 
 SOURCE = KafkaSource()

@@ -10,9 +10,9 @@ from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.setting_checks import checked, setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
+    ConnectorContext,
     Discovered,
     Finding,
-    Place,
     failed,
     passed,
     warned,
@@ -54,7 +54,7 @@ class MysqlCdcSource:
             return problems
         if missing := self.spec().missing:
             return [failed(f"needs {', '.join(missing)}", "pip install 'mainstem[mysql]'")]
-        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer
 
         return checked(
             lambda: MysqlCdcServer(config), lambda server: _server_findings(server, config)
@@ -62,7 +62,7 @@ class MysqlCdcSource:
 
     def discover(self, config: MysqlCdcConfig) -> list[Discovered]:
         """Every table of the server that could be captured."""
-        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer
 
         server = MysqlCdcServer(config)
         try:
@@ -82,19 +82,21 @@ class MysqlCdcSource:
         finally:
             server.close()
 
-    def read(self, spark: "SparkSession", config: MysqlCdcConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: MysqlCdcConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Events as JSON, each with its table's topic.
 
         Raises:
             MainstemError: the binary log does not reach back to where this pipeline stopped.
         """
         self.spec().require()
-        from mainstem.pipelines.cdc.mysql.reader import MysqlCdcDataSource  # noqa: PLC0415
-        from mainstem.pipelines.cdc.reader import load_changes  # noqa: PLC0415
+        from mainstem.pipelines.cdc.mysql.reader import MysqlCdcDataSource
+        from mainstem.pipelines.cdc.reader import load_changes
 
-        if place.streaming:
-            _refuse_lost_log(config, place)
-        return load_changes(spark, MysqlCdcDataSource, config, place)
+        if context.streaming:
+            _refuse_lost_log(config, context)
+        return load_changes(spark, MysqlCdcDataSource, config, context)
 
 
 def _server_findings(server: "MysqlCdcServer", config: MysqlCdcConfig) -> list[Finding]:
@@ -131,13 +133,13 @@ def _server_findings(server: "MysqlCdcServer", config: MysqlCdcConfig) -> list[F
     return [*found, passed(f"{len(tables)} tables of {config.database} can be captured")]
 
 
-def _refuse_lost_log(config: MysqlCdcConfig, place: Place) -> None:
+def _refuse_lost_log(config: MysqlCdcConfig, context: ConnectorContext) -> None:
     """Raise if the log that this pipeline needs was purged; a retry would not help."""
-    from mainstem.pipelines.cdc.mysql.binlog_stream import locate  # noqa: PLC0415
-    from mainstem.pipelines.cdc.mysql.change_stream import load_reached  # noqa: PLC0415
-    from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer  # noqa: PLC0415
+    from mainstem.pipelines.cdc.mysql.binlog_stream import locate
+    from mainstem.pipelines.cdc.mysql.change_stream import load_reached
+    from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer
 
-    reached = load_reached(place.state_dir)
+    reached = load_reached(context.state_dir)
     if reached is None or config.snapshot_mode in {"initial_only", "when_needed"}:
         return
     server = MysqlCdcServer(config)

@@ -13,9 +13,9 @@ from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.setting_checks import checked, setting_problems
 from mainstem.pipelines.connector.shapes import (
     Column,
+    ConnectorContext,
     Discovered,
     Finding,
-    Place,
     failed,
     passed,
     warned,
@@ -58,7 +58,7 @@ class PostgresCdcSource:
         """Whether the server answers, has logical decoding, and grants access."""
         if problems := setting_problems(config):
             return problems
-        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer
 
         return checked(
             lambda: PostgresCdcServer(config), lambda server: _server_findings(server, config)
@@ -66,7 +66,7 @@ class PostgresCdcSource:
 
     def discover(self, config: PostgresCdcConfig) -> list[Discovered]:
         """Every table of the database that could be captured."""
-        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer
 
         everything = msgspec.structs.replace(config, tables=("*",), exclude_tables=())
         server = PostgresCdcServer(everything)
@@ -75,24 +75,26 @@ class PostgresCdcSource:
         finally:
             server.close()
 
-    def read(self, spark: "SparkSession", config: PostgresCdcConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: PostgresCdcConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Events as JSON, each with its table's topic.
 
         Raises:
             MainstemError: the slot that this pipeline reads is lost.
         """
-        from mainstem.pipelines.cdc.postgres.reader import PostgresCdcDataSource  # noqa: PLC0415
-        from mainstem.pipelines.cdc.reader import load_changes  # noqa: PLC0415
+        from mainstem.pipelines.cdc.postgres.reader import PostgresCdcDataSource
+        from mainstem.pipelines.cdc.reader import load_changes
 
         self.spec().require()
-        if place.streaming and not place.rehearsal:
-            _refuse_lost_slot(config, place)
-        return load_changes(spark, PostgresCdcDataSource, config, place)
+        if context.streaming and not context.rehearsal:
+            _refuse_lost_slot(config, context)
+        return load_changes(spark, PostgresCdcDataSource, config, context)
 
 
 def _server_findings(server: "PostgresCdcServer", config: PostgresCdcConfig) -> list[Finding]:
-    from mainstem.pipelines.cdc.postgres.change_stream import chosen_tables  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres.slot import lost_slot  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.change_stream import chosen_tables
+    from mainstem.pipelines.cdc.postgres.slot import lost_slot
 
     found: list[Finding] = []
     [(level,)] = server.ask("SELECT current_setting('wal_level')")
@@ -150,13 +152,13 @@ def _discovered(table: "PublishedTable") -> Discovered:
     )
 
 
-def _refuse_lost_slot(config: PostgresCdcConfig, place: Place) -> None:
+def _refuse_lost_slot(config: PostgresCdcConfig, context: ConnectorContext) -> None:
     """Raise if the slot that this pipeline created is lost; a retry would not help."""
-    from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres.slot import lost_slot  # noqa: PLC0415
-    from mainstem.pipelines.cdc.postgres.snapshot import load_state  # noqa: PLC0415
+    from mainstem.pipelines.cdc.postgres.server import PostgresCdcServer
+    from mainstem.pipelines.cdc.postgres.slot import lost_slot
+    from mainstem.pipelines.cdc.postgres.snapshot import load_state
 
-    begun = load_state(place.state_dir)
+    begun = load_state(context.state_dir)
     is_needed = config.snapshot_mode not in {"when_needed", "initial_only"}
     if begun is None or not is_needed or (begun.shown_until == 0 and not begun.is_complete):
         return

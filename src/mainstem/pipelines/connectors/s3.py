@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 
 from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.shapes import (
+    ConnectorContext,
     Discovered,
     Finding,
-    Place,
     passed,
     refused,
     warned,
@@ -83,7 +83,7 @@ class S3SinkConfig(BucketConfig, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _bucket(config: BucketConfig) -> "Bucket":
-    from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings  # noqa: PLC0415
+    from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings
 
     names = BucketSettings.__struct_fields__
     return Bucket(BucketSettings(**{name: getattr(config, name) for name in names}))
@@ -123,7 +123,7 @@ class S3Source:
 
     def discover(self, config: S3SourceConfig) -> list[Discovered]:
         """The files that would be read, the first thousand."""
-        from mainstem.pipelines.object_store.source import files_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.source import files_of
 
         found = files_of(_bucket(config), config.pattern)[:DISCOVERED_MAX]
         return [
@@ -131,20 +131,22 @@ class S3Source:
             for stored in found
         ]
 
-    def read(self, spark: "SparkSession", config: S3SourceConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: S3SourceConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Values of the files, as records."""
-        from mainstem.pipelines.object_store import record_frames, source  # noqa: PLC0415
+        from mainstem.pipelines.object_store import record_frames, source
 
         self.spec().require()
-        objects = source.Place(
+        objects = source.FileSourceOptions(
             format=config.format,
             pattern=config.pattern,
             files_per_batch=config.files_per_batch,
-            state_dir=str(place.state_dir.resolve()),
+            state_dir=str(context.state_dir.resolve()),
             bucket=msgspec.to_builtins(_bucket(config).settings),
-            delete=config.when_done == "delete" and not place.rehearsal,
+            delete=config.when_done == "delete" and not context.rehearsal,
         )
-        return record_frames.records(spark, objects, key=config.key, streaming=place.streaming)
+        return record_frames.records(spark, objects, key=config.key, streaming=context.streaming)
 
 
 class S3Sink:
@@ -170,9 +172,11 @@ class S3Sink:
             found.append(missing)
         return found + _reached(config)
 
-    def write(self, frame: "DataFrame", config: S3SinkConfig, place: Place) -> "DataStreamWriter":
+    def write(
+        self, frame: "DataFrame", config: S3SinkConfig, context: ConnectorContext
+    ) -> "DataStreamWriter":
         """A writer of files."""
-        from mainstem.pipelines.object_store.sink import FileLayout, writer_of  # noqa: PLC0415
+        from mainstem.pipelines.object_store.sink import FileLayout, writer_of
 
         self.spec().require()
         require_library(config.format, "s3")
@@ -183,7 +187,7 @@ class S3Sink:
             compression=compression_of(config.format, config.compression),
             file_bytes=config.file_bytes,
         )
-        return writer_of(frame, layout, place)
+        return writer_of(frame, layout, context)
 
 
 SOURCE = S3Source()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from mainstem.pipelines.connector.shapes import Finding, Place, passed
-from mainstem.pipelines.connector.spec import Category, Delivery, Spec
+from mainstem.pipelines.connector.shapes import ConnectorContext, Finding, passed
+from mainstem.pipelines.connector.spec import Category, DeliveryGuarantee, Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +37,7 @@ class StdoutSink:
             title="Standard output",
             category=Category.TESTING,
             config=StdoutConfig,
-            delivery=Delivery.AT_LEAST_ONCE,
+            delivery=DeliveryGuarantee.AT_LEAST_ONCE,
         )
 
     def check(self, config: StdoutConfig) -> list[Finding]:
@@ -45,9 +45,11 @@ class StdoutSink:
         del config
         return [passed("prints to standard output")]
 
-    def write(self, frame: "DataFrame", config: StdoutConfig, place: Place) -> "DataStreamWriter":
+    def write(
+        self, frame: "DataFrame", config: StdoutConfig, context: ConnectorContext
+    ) -> "DataStreamWriter":
         """A writer that prints batch by batch."""
-        del place
+        del context
 
         def show(batch: "DataFrame", batch_id: int) -> None:
             del batch_id

@@ -8,9 +8,9 @@ from mainstem.model.errors import MainstemError
 from mainstem.pipelines.connector.batches import written_by
 from mainstem.pipelines.connector.shapes import (
     Column,
+    ConnectorContext,
     Discovered,
     Finding,
-    Place,
     failed,
     passed,
     refused,
@@ -100,7 +100,7 @@ class TableSinkConfig(DatabaseConfig, frozen=True, kw_only=True, forbid_unknown_
 
 def server_of(kind: "Kind", config: DatabaseConfig) -> "DatabaseServer":
     """The server of a config."""
-    from mainstem.pipelines.database_tables.databases import DatabaseServer  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.databases import DatabaseServer
 
     return DatabaseServer(
         kind=kind,
@@ -116,7 +116,7 @@ def server_of(kind: "Kind", config: DatabaseConfig) -> "DatabaseServer":
 
 
 def _columns(kind: "Kind", config: TableSourceConfig | TableSinkConfig) -> "list[DatabaseColumn]":
-    from mainstem.pipelines.database_tables.databases import (  # noqa: PLC0415
+    from mainstem.pipelines.database_tables.databases import (
         columns_of_table,
         session,
     )
@@ -174,7 +174,7 @@ class TableSource:
 
     def discover(self, config: TableSourceConfig) -> list[Discovered]:
         """The tables of the database."""
-        from mainstem.pipelines.database_tables.databases import (  # noqa: PLC0415
+        from mainstem.pipelines.database_tables.databases import (
             columns_of_table,
             session,
             tables_of,
@@ -195,17 +195,19 @@ class TableSource:
                 )
         return found
 
-    def read(self, spark: "SparkSession", config: TableSourceConfig, place: Place) -> "DataFrame":
+    def read(
+        self, spark: "SparkSession", config: TableSourceConfig, context: ConnectorContext
+    ) -> "DataFrame":
         """Rows as JSON objects with the key columns as key."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         self.spec().require()
-        from mainstem.pipelines.database_tables.source import TableDataSource  # noqa: PLC0415
-        from mainstem.pipelines.spark.settings_source import load  # noqa: PLC0415
+        from mainstem.pipelines.database_tables.source import TableDataSource
+        from mainstem.pipelines.spark.settings_source import load
 
         columns = _columns(self._kind, config)
-        page = self._page(config, columns, place)
-        frame = load(spark, TableDataSource, page, streaming=place.streaming)
+        page = self._page(config, columns, context)
+        frame = load(spark, TableDataSource, page, streaming=context.streaming)
         names = config.key or list(_primary_key(columns))
         if not names:
             return frame
@@ -221,9 +223,9 @@ class TableSource:
         return frame.select(key.cast("binary").alias("key"), F.col("value"))
 
     def _page(
-        self, config: TableSourceConfig, columns: "list[DatabaseColumn]", place: Place
+        self, config: TableSourceConfig, columns: "list[DatabaseColumn]", context: ConnectorContext
     ) -> "TableScan":
-        from mainstem.pipelines.database_tables.source import (  # noqa: PLC0415
+        from mainstem.pipelines.database_tables.source import (
             ROWS_PER_BATCH,
             TableScan,
         )
@@ -235,7 +237,7 @@ class TableSource:
             order=_order(config, columns),
             delay_ms=config.delay_ms if config.mode == "timestamp" else 0,
             again_ms=config.again_ms if config.mode == "bulk" else None,
-            rows_per_batch_max=place.rows_per_batch_max or ROWS_PER_BATCH,
+            rows_per_batch_max=context.rows_per_batch_max or ROWS_PER_BATCH,
         )
 
 
@@ -269,7 +271,7 @@ class TableSink:
 
     def check(self, config: TableSinkConfig) -> list[Finding]:
         """Whether the table has the columns, and a key where one is needed."""
-        from mainstem.pipelines.database_tables.rows import column_names  # noqa: PLC0415
+        from mainstem.pipelines.database_tables.rows import column_names
 
         if config.mode == "upsert" and not config.key:
             return [failed("upsert needs a key", "set key, or mode: insert")]
@@ -305,11 +307,11 @@ class TableSink:
         return found or [passed(f"{config.table} can be written to")]
 
     def write(
-        self, frame: "DataFrame", config: TableSinkConfig, place: Place
+        self, frame: "DataFrame", config: TableSinkConfig, context: ConnectorContext
     ) -> "DataStreamWriter":
         """A writer that writes batch by batch."""
         self.spec().require()
-        from mainstem.pipelines.database_tables.sink import SinkTable, write_batch  # noqa: PLC0415
+        from mainstem.pipelines.database_tables.sink import SinkTable, write_batch
 
         target = SinkTable(
             server=server_of(self._kind, config),
@@ -320,5 +322,5 @@ class TableSink:
             ledger=config.ledger_table,
         )
         return written_by(
-            frame, lambda batch, identity: write_batch(batch, identity, target, place)
+            frame, lambda batch, identity: write_batch(batch, identity, target, context)
         )

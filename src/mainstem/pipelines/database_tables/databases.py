@@ -76,7 +76,7 @@ def session(server: DatabaseServer) -> Iterator[DatabaseSession]:
 
 def _connect(server: DatabaseServer) -> Any:
     if server.kind == "postgres":
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         return psycopg.connect(
             host=server.host,
@@ -90,7 +90,7 @@ def _connect(server: DatabaseServer) -> Any:
             application_name="mainstem",
             options="-c timezone=UTC -c datestyle=ISO",
         )
-    import pymysql  # noqa: PLC0415
+    import pymysql
 
     connect: Any = pymysql.connect
     return connect(
@@ -122,10 +122,10 @@ def _mysql_tls(server: DatabaseServer) -> dict[str, object]:
 
 def _errors(kind: Kind) -> type[Exception]:
     if kind == "postgres":
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         return psycopg.Error
-    import pymysql  # noqa: PLC0415
+    import pymysql
 
     return pymysql.MySQLError
 
@@ -133,10 +133,10 @@ def _errors(kind: Kind) -> type[Exception]:
 def row_errors(kind: Kind) -> tuple[type[Exception], ...]:
     """A driver's error about a value rather than about the server."""
     if kind == "postgres":
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         return (psycopg.DataError, psycopg.IntegrityError)
-    import pymysql  # noqa: PLC0415
+    import pymysql
 
     return (pymysql.DataError, pymysql.IntegrityError)
 

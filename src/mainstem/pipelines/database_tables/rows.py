@@ -1,6 +1,6 @@
 """What table sinks do with a micro-batch: extract the columns of a schema, read rows in pieces.
 
-rows = columns_of(batch, schema, place)     # values that do not match go to the dead letters
+rows = columns_of(batch, schema, context)     # values that do not match go to the dead letters
 for piece in arrow_pieces(rows): ...        # at most one partition in the driver at a time
 """
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def columns_of(
-    batch: "DataFrame", schema: str, place: Place, *, parts: bool = False
+    batch: "DataFrame", schema: str, context: ConnectorContext, *, parts: bool = False
 ) -> "DataFrame":
     """The columns of a schema, extracted from JSON values, without tombstones.
 
@@ -28,32 +28,32 @@ def columns_of(
     Raises:
         InvalidRequest: a value does not match and there is no dead-letter topic.
     """
-    from mainstem.pipelines.transforms import structured  # noqa: PLC0415
+    from mainstem.pipelines.transforms import structured
 
     good, dead = structured(batch if parts else batch.where("value is not null"), schema)
     assert dead is not None
-    refuse(dead, place)
+    refuse(dead, context)
     return good if parts else good.select(*(n for n in good.columns if n not in _PARTS))
 
 
 _PARTS = frozenset({"_topic", "_key", "_headers", "_partition", "_timestamp"})
 
 
-def refuse(dead: "DataFrame", place: Place) -> None:
+def refuse(dead: "DataFrame", context: ConnectorContext) -> None:
     """Send records that can never be delivered to the dead letters, or stop the pipeline.
 
     Raises:
         InvalidRequest: there are some and there is no dead-letter topic.
     """
-    if place.dead_letters is not None:
+    if context.dead_letters is not None:
         if not dead.isEmpty():
-            place.dead_letters.send(dead)
+            context.dead_letters.send(dead)
         return
     if found := dead.take(1):
         raise InvalidRequest(
             ErrorCode.INVALID_RECORD,
             f"a record cannot be written: {found[0]['error']}",
-            subject=place.pipeline,
+            subject=context.pipeline,
             remedy="set dead_letter_topic to store such records and continue",
         )
 
@@ -75,11 +75,11 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([piece], ["piece"])
 
 
-def table_columns(batch: "DataFrame", schema: str | None, place: Place) -> "DataFrame":
+def table_columns(batch: "DataFrame", schema: str | None, context: ConnectorContext) -> "DataFrame":
     """The columns of a schema, or the fields of the record if there is none."""
-    from mainstem.pipelines.connector.wire import as_wire  # noqa: PLC0415
+    from mainstem.pipelines.connector.wire import as_wire
 
-    return as_wire(batch) if schema is None else columns_of(batch, schema, place)
+    return as_wire(batch) if schema is None else columns_of(batch, schema, context)
 
 
 def arrow_reader(rows: "DataFrame") -> pa.RecordBatchReader | None:

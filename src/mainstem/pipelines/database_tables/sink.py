@@ -7,14 +7,15 @@ database permanently refuses is found by applying the rows of its group one by o
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from pyspark.sql import DataFrame
 
 from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.database_tables.databases import (
     DatabaseServer,
     DatabaseSession,
@@ -23,9 +24,6 @@ from mainstem.pipelines.database_tables.databases import (
     session,
 )
 from mainstem.pipelines.database_tables.rows import arrow_pieces, columns_of, refuse
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ROWS_PER_STATEMENT: Final = 1_000
 Key = tuple[Any, ...]
@@ -55,19 +53,19 @@ class RefusedRow(Struct, frozen=True):
 
 
 def write_batch(
-    batch: "DataFrame", identity: BatchIdentity, target: SinkTable, place: Place
+    batch: DataFrame, identity: BatchIdentity, target: SinkTable, context: ConnectorContext
 ) -> None:
     """Apply one batch unless the ledger has it."""
     with session(target.server) as opened:
         _make_ledger(opened, target)
-        if _is_done(opened, target, place.pipeline, identity):
+        if _is_done(opened, target, context.pipeline, identity):
             return
-        rows = columns_of(batch, target.schema, place, parts=True)
+        rows = columns_of(batch, target.schema, context, parts=True)
         taken = (row for piece in arrow_pieces(rows) for row in piece.to_pylist())
         refused = _Applier(opened, target).apply(taken)
         if refused:
-            refuse(_letters(batch, refused), place)
-        _note(opened, target, place.pipeline, identity)
+            refuse(_letters(batch, refused), context)
+        _note(opened, target, context.pipeline, identity)
         opened.commit()
 
 
@@ -229,7 +227,7 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _letters(batch: "DataFrame", refused: list[RefusedRow]) -> "DataFrame":
+def _letters(batch: DataFrame, refused: list[RefusedRow]) -> DataFrame:
     """The refused rows, with their columns as JSON."""
     rows = []
     for each in refused:

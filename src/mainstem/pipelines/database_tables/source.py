@@ -100,7 +100,7 @@ def _read(page: TableScan, partition: InputPartition) -> Iterator[pa.RecordBatch
         yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=_ARROW)
 
 
-class _BatchReader(DataSourceReader):
+class _DatabaseBatchReader(DataSourceReader):
     def __init__(self, page: TableScan) -> None:
         self._page = page
 
@@ -112,21 +112,19 @@ class _BatchReader(DataSourceReader):
         return _read(self._page, partition)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, page: TableScan) -> None:
         self._page = page
         self._is_once = False
         self._began_at = time.monotonic()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         return {"round": 0, "after": ""}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._is_once = True
 
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, Any], limit: ReadLimit
-    ) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         del limit
         until = self._page.last_within(start["after"])
         again_ms = self._page.again_ms
@@ -151,5 +149,5 @@ class TableDataSource(SettingsSource):
     format_name = "mainstem-table"
     columns = "value binary"
     settings = TableScan
-    table_reader = _BatchReader
-    stream_reader = _StreamReader
+    table_reader = _DatabaseBatchReader
+    stream_reader = _DatabaseStreamReader

@@ -16,7 +16,7 @@ import yaml
 from msgspec import Struct
 
 from mainstem.pipelines.file.secrets import Secrets
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 
 DOCUMENT_BYTES_MAX = 1 << 20
 VALUES_MAX = 100_000  # aliases can make a small file large
@@ -52,9 +52,9 @@ class Document(Struct, frozen=True):
     value: object
     keys: dict[str, SourceLocation]
     values: dict[str, SourceLocation]
-    problems: list[Problem]
+    problems: list[FileProblem]
 
-    def located(self, problem: Problem, *, at_key: bool = False) -> Problem:
+    def located(self, problem: FileProblem, *, at_key: bool = False) -> FileProblem:
         """The problem with the position of its path, or of the nearest enclosing path."""
         path = problem.path
         while True:
@@ -64,7 +64,7 @@ class Document(Struct, frozen=True):
                 break
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         line, column = mark or SourceLocation(1, 1)
-        return Problem(problem.path, problem.message, problem.remedy, line, column)
+        return FileProblem(problem.path, problem.message, problem.remedy, line, column)
 
 
 def parse(text: str, environment: Mapping[str, str], secrets: Secrets) -> Document:
@@ -74,13 +74,13 @@ def parse(text: str, environment: Mapping[str, str], secrets: Secrets) -> Docume
         Problems: it is not valid YAML.
     """
     if len(text.encode()) > DOCUMENT_BYTES_MAX:
-        raise Problems([Problem("", f"the file is larger than {DOCUMENT_BYTES_MAX} bytes")])
+        raise Problems([FileProblem("", f"the file is larger than {DOCUMENT_BYTES_MAX} bytes")])
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         raise Problems([_syntax_problem(error, text)]) from None
     except yaml.YAMLError as error:  # characters that YAML does not allow
-        raise Problems([Problem("", f"not YAML: {error}".split("\n", maxsplit=1)[0])]) from None
+        raise Problems([FileProblem("", f"not YAML: {error}".split("\n", maxsplit=1)[0])]) from None
     builder = _Builder(environment, secrets)
     value = builder.build(root, "") if root is not None else None
     return Document(value, builder.keys, builder.values, builder.problems)
@@ -107,13 +107,13 @@ class _Builder:
         self._open: set[int] = set()
         self.keys: dict[str, SourceLocation] = {}
         self.values: dict[str, SourceLocation] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
 
     def build(self, node: yaml.Node, path: str) -> object:
         self._count += 1
         if self._count > VALUES_MAX or id(node) in self._open:
             reason = "contains itself" if id(node) in self._open else "has too many values"
-            raise Problems([Problem(path, f"the file {reason}", "", *_mark(node))])
+            raise Problems([FileProblem(path, f"the file {reason}", "", *_mark(node))])
         if isinstance(node, yaml.ScalarNode):
             self.values[path] = _mark(node)
             return self._scalar(node, path)
@@ -139,7 +139,7 @@ class _Builder:
         seen: set[str] = set()
         for index, (key, value) in enumerate(node.value):
             if not isinstance(key, yaml.ScalarNode):
-                problem = Problem(path, "a key must be a word", "", *_mark(key))
+                problem = FileProblem(path, "a key must be a word", "", *_mark(key))
                 self.problems.append(problem)
                 continue
             name = str(key.value)
@@ -147,7 +147,7 @@ class _Builder:
             if index >= merged and name in seen:
                 first = self.keys[inner].line
                 message = f"duplicate key, first in line {first}"
-                self.problems.append(Problem(inner, message, "remove one of them", *_mark(key)))
+                self.problems.append(FileProblem(inner, message, "remove one of them", *_mark(key)))
                 continue
             if index >= merged:
                 seen.add(name)
@@ -162,7 +162,7 @@ class _Builder:
                 return _constructed(node)
             except (ValueError, yaml.YAMLError) as error:
                 message = f"{text!r} cannot be read: {error}".split("\n", maxsplit=1)[0]
-                self.problems.append(Problem(path, message, "put it in quotes", *_mark(node)))
+                self.problems.append(FileProblem(path, message, "put it in quotes", *_mark(node)))
                 return text
         filled = EnvironmentText(self._filled(text, path, _mark(node)))
         filled.is_plain = node.style is None
@@ -182,7 +182,7 @@ class _Builder:
             if name not in self._environment:
                 remedy = f"set it, or give a default: ${{{name}:-...}}"
                 message = f"the environment variable {name} is not set"
-                self.problems.append(Problem(path, message, remedy, *mark))
+                self.problems.append(FileProblem(path, message, remedy, *mark))
             return ""
 
         return REFERENCE.sub(value_of, text)
@@ -203,12 +203,12 @@ def _mark(node: yaml.Node) -> SourceLocation:
     return SourceLocation(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> FileProblem:
     mark = error.problem_mark or error.context_mark
     message = "not YAML: " + ", ".join(part for part in (error.context, error.problem) if part)
     if mark is None:
-        return Problem("", message)
+        return FileProblem("", message)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     remedy = "inside [ ] and { } put ${...} in quotes" if "${" in line else ""
-    return Problem("", message, remedy, mark.line + 1, mark.column + 1)
+    return FileProblem("", message, remedy, mark.line + 1, mark.column + 1)

@@ -20,7 +20,7 @@ from mainstem.pipelines.file.document import Document, parse, typed
 from mainstem.pipelines.file.model import Case, FileModel, SinkEntry, SourceEntry
 from mainstem.pipelines.file.secrets import Secrets
 from mainstem.pipelines.file.validation import Mismatch, fit, secrets_in
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 from mainstem.pipelines.transforms import Plan, compile_steps
 
 
@@ -62,7 +62,7 @@ class PipelineFile(Struct, frozen=True, kw_only=True):
 
     model: FileModel
     pipelines: tuple[Pipeline, ...]
-    warnings: tuple[Problem, ...]
+    warnings: tuple[FileProblem, ...]
     secrets: Secrets
     name: str = ""
 
@@ -122,11 +122,11 @@ def read_text(
     """
     secrets = Secrets()
     document = parse(text, environment, secrets)
-    reader = _Reader(document, registry or Registry(), secrets)
+    reader = _DocumentReader(document, registry or Registry(), secrets)
     return reader.read(name)
 
 
-class _Reader:
+class _DocumentReader:
     """Collects problems while it reads one document."""
 
     def __init__(self, document: Document, registry: Registry, secrets: Secrets) -> None:
@@ -134,12 +134,12 @@ class _Reader:
         self._registry = registry
         self._secrets = secrets
         self._problems = list(document.problems)
-        self._warnings: list[Problem] = []
+        self._warnings: list[FileProblem] = []
 
     def read(self, name: str) -> PipelineFile:
         if not isinstance(self._document.value, dict):
             remedy = "start with version, sources and sinks"
-            self._report(Problem("", "the file is empty or not a mapping", remedy))
+            self._report(FileProblem("", "the file is empty or not a mapping", remedy))
             raise self._failure()
         model, mismatches = fit(self._document.value, FileModel, "")
         self._take(mismatches)
@@ -180,7 +180,7 @@ class _Reader:
             path = f"{kind}s.{name}"
             if not re.fullmatch(rules.NAME, name):
                 remedy = "letters, digits, _ and -, at most 100"
-                self._report(Problem(path, "not a valid pipeline name", remedy), at_key=True)
+                self._report(FileProblem(path, "not a valid pipeline name", remedy), at_key=True)
             if not isinstance(raw, dict) or not isinstance(raw.get("connector"), str):
                 continue
             plan = self._plan(raw.get("transforms"), f"{path}.transforms")
@@ -216,7 +216,7 @@ class _Reader:
             found = find(name)
             found.spec().require()
         except MainstemError as error:
-            self._report(Problem(f"{path}.connector", error.cause, error.remedy))
+            self._report(FileProblem(f"{path}.connector", error.cause, error.remedy))
             return None
         return found
 
@@ -247,10 +247,10 @@ class _Reader:
             if mismatch.problem.path not in reported:
                 self._report(mismatch.problem, at_key=mismatch.at_key)
 
-    def _report(self, problem: Problem, *, at_key: bool = False) -> None:
+    def _report(self, problem: FileProblem, *, at_key: bool = False) -> None:
         located = self._document.located(problem, at_key=at_key)
         self._problems.append(
-            Problem(
+            FileProblem(
                 located.path,
                 self._secrets.redact(located.message),
                 located.remedy,

@@ -13,7 +13,7 @@ PositiveInt = Annotated[int, Meta(ge=1)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
-class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BrokerTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """TLS settings of connections to the broker."""
 
     enabled: Annotated[bool, Meta(description="Use TLS.")] = True
@@ -48,7 +48,7 @@ class BrokerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     metadata_refresh_ms: Annotated[Milliseconds | None, Meta(description="Has no effect.")] = None
     connection_timeout_ms: Annotated[PositiveInt, Meta(description="Connection timeout.")] = 10_000
     request_timeout_ms: Annotated[PositiveInt, Meta(description="Request timeout.")] = 30_000
-    tls: TlsSection | None = None
+    tls: BrokerTlsSection | None = None
     sasl: SaslSection | None = None
 
 
@@ -136,7 +136,7 @@ class SinkEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema_registry_url: Any = None
 
 
-class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TopicCreationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How topics are created and checked."""
 
     auto_create: Annotated[bool, Meta(description="Create topics that are missing.")] = True
@@ -201,7 +201,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Directory of checkpoints and connector state. Do not delete it.",
         ),
     ] = "./data/connect-state"
-    topic: TopicSettings = TopicSettings()
+    topic: TopicCreationSettings = TopicCreationSettings()
     retry: RetrySettings = RetrySettings()
     health: HealthSettings = HealthSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -216,7 +216,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: Any = None
 
 
-class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaseRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record of a test. Values other than text are written as JSON."""
 
     value: Any = None
@@ -231,7 +231,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     pipeline: Annotated[str, Meta(description="sources.NAME or sinks.NAME")]
-    input: list[Record]
+    input: list[CaseRecord]
     expect: Annotated[
         list[dict[str, Any]],
         Meta(description="Expected records; fields that are not listed may have any value."),

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from mainstem.pipelines.file.document import EnvironmentText
-from mainstem.pipelines.problems import Problem, nearest
+from mainstem.pipelines.problems import FileProblem, nearest
 
 StructT = TypeVar("StructT", bound=Struct)
 
@@ -21,7 +21,7 @@ StructT = TypeVar("StructT", bound=Struct)
 class Mismatch(Struct, frozen=True):
     """A problem; ``at_key`` when its position is that of the key rather than of the value."""
 
-    problem: Problem
+    problem: FileProblem
     at_key: bool = False
 
 
@@ -129,7 +129,7 @@ class _Walk:
             return plain
 
     def _report(self, path: str, message: str, remedy: str = "", *, at_key: bool = False) -> None:
-        self._mismatches.append(Mismatch(Problem(path, message, remedy), at_key=at_key))
+        self._mismatches.append(Mismatch(FileProblem(path, message, remedy), at_key=at_key))
 
 
 def _bare(type_: Any) -> Any:
@@ -167,13 +167,13 @@ def _plain(value: object) -> object:
     return value
 
 
-def _leaf_problem(error: msgspec.ValidationError, path: str) -> Problem:
+def _leaf_problem(error: msgspec.ValidationError, path: str) -> FileProblem:
     message, _, where = str(error).partition(" - at `$")
     for theirs, ours in _WORDS.items():
         message = message.replace(theirs, ours)
     inner = where.removesuffix("`")
     full = path + inner if path else inner.removeprefix(".")
-    return Problem(full, message[:1].lower() + message[1:])
+    return FileProblem(full, message[:1].lower() + message[1:])
 
 
 # Type names of msgspec, as users of YAML know them.

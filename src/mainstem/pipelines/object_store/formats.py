@@ -89,7 +89,7 @@ class _Unpacked(io.RawIOBase):
 
 class _Parquet:
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
-        from pyarrow import parquet  # noqa: PLC0415
+        from pyarrow import parquet
 
         self._writer = parquet.ParquetWriter(file, schema, compression=compression)
 
@@ -102,7 +102,7 @@ class _Parquet:
 
 class _Csv:
     def __init__(self, file: Any, schema: pa.Schema) -> None:
-        from pyarrow import csv as arrow_csv  # noqa: PLC0415
+        from pyarrow import csv as arrow_csv
 
         self._file = file
         self._writer = arrow_csv.CSVWriter(file, schema)
@@ -132,7 +132,7 @@ class _Avro:
     """Writes Avro block by block with fastavro's writer class."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
-        from fastavro.write import Writer  # noqa: PLC0415
+        from fastavro.write import Writer
 
         parsed = avro_schema(schema)
         self._writer: Any = Writer(file, parsed, codec=_AVRO_CODECS[compression])
@@ -217,12 +217,12 @@ def json_values(format_: Format, file: IO[bytes], path: str) -> Iterator[list[by
 def _values(format_: Format, file: IO[bytes], path: str) -> Iterator[bytes]:
     encode = msgspec.json.Encoder(enc_hook=str).encode
     if format_ == "parquet":
-        from pyarrow import parquet  # noqa: PLC0415
+        from pyarrow import parquet
 
         for batch in parquet.ParquetFile(file).iter_batches(_ROWS):
             yield from map(encode, batch.to_pylist())
     elif format_ == "avro":
-        import fastavro  # noqa: PLC0415
+        import fastavro
 
         yield from map(encode, fastavro.reader(file))
     elif format_ == "csv":

@@ -17,16 +17,19 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mainstem.model.errors import ErrorCode, Fenced
 from mainstem.model.versioned_json import FIRST, decoded
 from mainstem.pipelines.connector.batches import BatchIdentity, written_by
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.database_tables.rows import columns_of, refuse
 from mainstem.pipelines.object_store.formats import (
     LINES,
@@ -37,10 +40,6 @@ from mainstem.pipelines.object_store.formats import (
     ending,
 )
 from mainstem.pipelines.object_store.stores import FileStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 OWN: Final = "_mainstem"  # readers of folders ignore names that start with an underscore
 STAGING: Final = f"{OWN}/staging"
@@ -68,19 +67,19 @@ class FileLayout(Struct, frozen=True, kw_only=True):
     file_bytes: int = FILE_BYTES
 
 
-def writer_of(frame: "DataFrame", layout: FileLayout, place: Place) -> "DataStreamWriter":
+def writer_of(frame: DataFrame, layout: FileLayout, context: ConnectorContext) -> DataStreamWriter:
     """A writer that writes every batch to files."""
-    return written_by(frame, lambda batch, identity: write_batch(batch, identity, layout, place))
+    return written_by(frame, lambda batch, identity: write_batch(batch, identity, layout, context))
 
 
 def write_batch(
-    batch: "DataFrame", identity: BatchIdentity, layout: FileLayout, place: Place
+    batch: DataFrame, identity: BatchIdentity, layout: FileLayout, context: ConnectorContext
 ) -> None:
     """Write one batch, or complete it if its manifest exists."""
     ledger = Manifests(layout.store, identity)
     manifest = ledger.read()
     if manifest is None:
-        rows = arranged(batch, layout, place)
+        rows = arranged(batch, layout, context)
         staged = rows.mapInArrow(_Task(layout, identity), "path string, rows bigint").collect()
         names = sorted((row.path, row.rows) for row in staged)
         files = [(path, ledger.name(n, path)) for n, (path, _) in enumerate(names)]
@@ -90,14 +89,12 @@ def write_batch(
     ledger.tidy()
 
 
-def arranged(batch: "DataFrame", layout: FileLayout, place: Place) -> "DataFrame":
+def arranged(batch: DataFrame, layout: FileLayout, context: ConnectorContext) -> DataFrame:
     """The columns of the files; values that cannot be written go to the dead letters."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from mainstem.pipelines.connector.wire import as_wire  # noqa: PLC0415
+    from mainstem.pipelines.connector.wire import as_wire
 
     if layout.schema is not None:
-        rows = columns_of(batch, layout.schema, place)
+        rows = columns_of(batch, layout.schema, context)
         if layout.format not in LINES:
             return rows
         # Tombstones are not written.
@@ -116,7 +113,7 @@ def arranged(batch: "DataFrame", layout: FileLayout, place: Place) -> "DataFrame
         line, cause = text, "the value is not one line of UTF-8"
     live = as_wire(batch).where(F.col("value").isNotNull())
     fits = F.coalesce(good, F.lit(False))  # noqa: FBT003
-    refuse(live.where(~fits).withColumn("error", F.lit(cause)), place)
+    refuse(live.where(~fits).withColumn("error", F.lit(cause)), context)
     return live.where(fits).select(line.alias("line"))
 
 

@@ -18,14 +18,14 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from mainstem.pipelines.object_store.formats import Format, json_values
-from mainstem.pipelines.object_store.stores import FileStore, Folder, StoredFile
+from mainstem.pipelines.object_store.stores import FileStore, FolderStore, StoredFile
 from mainstem.pipelines.spark.settings_source import SettingsSource
 
 _ARROW = pa.schema([("value", pa.binary()), ("file", pa.string())])
 SEEN = "seen.jsonl"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class FileSourceOptions(Struct, frozen=True, kw_only=True):
     """The files to read; passed to the tasks as an option of the data source."""
 
     format: Format
@@ -40,8 +40,8 @@ class Place(Struct, frozen=True, kw_only=True):
     def store(self) -> FileStore:
         """The store of the files."""
         if self.folder:
-            return Folder(Path(self.folder))
-        from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings  # noqa: PLC0415
+            return FolderStore(Path(self.folder))
+        from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings
 
         return Bucket(msgspec.convert(self.bucket, BucketSettings))
 
@@ -85,79 +85,79 @@ class SeenFiles:
         self._known.update(fresh)
 
 
-class _Files(InputPartition):
+class _FilePartition(InputPartition):
     def __init__(self, paths: list[str]) -> None:
         super().__init__(None)
         self.paths = paths
 
 
-def _shared_out(paths: list[str], tasks: int) -> list[_Files]:
+def _shared_out(paths: list[str], tasks: int) -> list[_FilePartition]:
     size = max(1, -(-len(paths) // tasks))
-    return [_Files(paths[low : low + size]) for low in range(0, len(paths), size)]
+    return [_FilePartition(paths[low : low + size]) for low in range(0, len(paths), size)]
 
 
-def _read(place: Place, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, _Files)
-    store = place.store()
+def _read(options: FileSourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, _FilePartition)
+    store = options.store()
     for path in partition.paths:
         with store.reader(path) as file:
-            for values in json_values(place.format, file, path):
+            for values in json_values(options.format, file, path):
                 columns = [pa.array(values, pa.binary()), pa.array([path] * len(values))]
                 yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
-class _BatchReader(DataSourceReader):
-    def __init__(self, place: Place) -> None:
-        self._place = place
+class _FileBatchReader(DataSourceReader):
+    def __init__(self, options: FileSourceOptions) -> None:
+        self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = files_of(self._place.store(), self._place.pattern)
-        return _shared_out([stored.path for stored in found], self._place.tasks)
+        found = files_of(self._options.store(), self._options.pattern)
+        return _shared_out([stored.path for stored in found], self._options.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._place, partition)
+        return _read(self._options, partition)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream of files; offsets count files. Only the driver's process opens the list."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, options: FileSourceOptions) -> None:
+        self._options = options
         self._seen: SeenFiles | None = None
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"file": 0}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = len(self._look().paths)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         del limit  # files are not split
         done = start["file"]
         end = len(self._look().paths) if self._target is None else self._target
-        return {"file": max(done, min(end, done + self._place.files_per_batch))}
+        return {"file": max(done, min(end, done + self._options.files_per_batch))}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         paths = self._list().paths[start["file"] : end["file"]]
-        return _shared_out(paths, self._place.tasks)
+        return _shared_out(paths, self._options.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._place, partition)
+        return _read(self._options, partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete files if configured: their records are stored in the topic."""
-        if self._place.delete:
-            self._place.store().delete(self._list().paths[: end["file"]])
+        if self._options.delete:
+            self._options.store().delete(self._list().paths[: end["file"]])
 
     def _list(self) -> SeenFiles:
         if self._seen is None:
-            self._seen = SeenFiles(Path(self._place.state_dir) / SEEN)
+            self._seen = SeenFiles(Path(self._options.state_dir) / SEEN)
         return self._seen
 
     def _look(self) -> SeenFiles:
         seen = self._list()
-        found = files_of(self._place.store(), self._place.pattern)
+        found = files_of(self._options.store(), self._options.pattern)
         seen.add([stored.path for stored in found])
         return seen
 
@@ -167,6 +167,6 @@ class ObjectsDataSource(SettingsSource):
 
     format_name = "mainstem-objects"
     columns = "value binary, file string"
-    settings = Place
-    table_reader = _BatchReader
-    stream_reader = _StreamReader
+    settings = FileSourceOptions
+    table_reader = _FileBatchReader
+    stream_reader = _FileStreamReader

@@ -53,7 +53,7 @@ class FileStore(Protocol):
         """Every file below a folder, in no order."""
 
 
-class Folder(Struct, frozen=True):
+class FolderStore(Struct, frozen=True):
     """A folder of a file system."""
 
     root: Path

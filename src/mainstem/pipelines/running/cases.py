@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.pipelines.connector.wire import WIRE_TYPES
 from mainstem.pipelines.file.loader import Pipeline, SourcePipeline
-from mainstem.pipelines.file.model import Case, Record
+from mainstem.pipelines.file.model import Case, CaseRecord
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in WIRE_TYPES.items())
 
@@ -41,7 +41,7 @@ def run_case(case: Case, pipeline: Pipeline, spark: SparkSession) -> CaseResult:
     return CaseResult(case.name, tuple(differences))
 
 
-def _row(record: Record, topic: str | None) -> tuple[object, ...]:
+def _row(record: CaseRecord, topic: str | None) -> tuple[object, ...]:
     value = record.value
     if value is not None and not isinstance(value, str):
         value = msgspec.json.encode(value).decode()

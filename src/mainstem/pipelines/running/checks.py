@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from mainstem.client.admin import Admin
 from mainstem.model.errors import MainstemError
-from mainstem.pipelines.connector.shapes import Finding, Severity, failed, passed
+from mainstem.pipelines.connector.shapes import Finding, FindingSeverity, failed, passed
 from mainstem.pipelines.file.loader import Pipeline, PipelineFile
 from mainstem.pipelines.file.model import BrokerSection
 from mainstem.pipelines.running.client_options import cluster_of
@@ -21,7 +21,7 @@ class CheckResult(Struct, frozen=True):
     @property
     def is_error(self) -> bool:
         """Whether it prevents something from running."""
-        return self.finding.severity is Severity.ERROR
+        return self.finding.severity is FindingSeverity.ERROR
 
 
 def check_broker(broker: BrokerSection) -> list[CheckResult]:

@@ -6,7 +6,7 @@ from mainstem.client.cluster import Cluster
 from mainstem.client.connection import ConnectionSettings
 from mainstem.client.sasl import SaslSettings
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.pipelines.file.model import BrokerSection, TlsSection
+from mainstem.pipelines.file.model import BrokerSection, BrokerTlsSection
 
 CLIENT_ID = "mainstem-connect"
 
@@ -60,7 +60,7 @@ def spark_options(broker: BrokerSection) -> dict[str, str]:
     return options
 
 
-def _tls_context(tls: TlsSection) -> ssl.SSLContext:
+def _tls_context(tls: BrokerTlsSection) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca_path)
         if tls.cert_path is not None:

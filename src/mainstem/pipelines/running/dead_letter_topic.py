@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.model.versioned_json import FIRST
 from mainstem.pipelines.connector.batches import BatchIdentity, current_batch

@@ -8,7 +8,7 @@ stops its pipeline: dropping it silently would lose it.
 """
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
 

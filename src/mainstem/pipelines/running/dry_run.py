@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mainstem.client.admin import Admin
 from mainstem.model.errors import ErrorCode, MainstemError
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connector.wire import as_wire
 from mainstem.pipelines.file.loader import Pipeline, PipelineFile, SourcePipeline
 from mainstem.pipelines.running.client_options import cluster_of
@@ -84,7 +84,7 @@ def _frame(
 ) -> DataFrame:
     if isinstance(pipeline, SourcePipeline):
         entry = pipeline.entry
-        place = Place(
+        context = ConnectorContext(
             pipeline=pipeline.id,
             state_dir=scratch / "connector",
             rows_per_batch_max=records,
@@ -92,7 +92,7 @@ def _frame(
             topic=entry.topic,
             tables=tuple(entry.tables),
         )
-        read = pipeline.connector.read(spark, pipeline.config, place)
+        read = pipeline.connector.read(spark, pipeline.config, context)
         return as_wire(read, topic=entry.topic)
     assembly = QueryBuilder(spark, file.model.broker, file.model.settings, scratch)
     return assembly.topics(pipeline.entry, group, BatchPace(TRIGGER_MS, records))

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connector.topic_writer import FORMAT, topic_writer
 from mainstem.pipelines.connector.wire import PLAIN_FIELDS, WIRE_TYPES, as_wire
 from mainstem.pipelines.file import rules
@@ -64,7 +64,7 @@ class QueryBuilder:
         """The state folder of a pipeline."""
         return self._state_dir / f"{pipeline.kind}s" / pipeline.name
 
-    def place(self, pipeline: Pipeline, pace: BatchPace) -> Place:
+    def context(self, pipeline: Pipeline, pace: BatchPace) -> ConnectorContext:
         """The context of the pipeline's connector."""
         entry = pipeline.entry
         letters = None
@@ -73,7 +73,7 @@ class QueryBuilder:
                 entry.dead_letter_topic, pipeline.id, self._options, self.folder(pipeline)
             )
         source = pipeline.entry if isinstance(pipeline, SourcePipeline) else None
-        return Place(
+        return ConnectorContext(
             pipeline=pipeline.id,
             state_dir=self.folder(pipeline) / "connector",
             rows_per_batch_max=pace.rows_per_batch_max if source else None,
@@ -96,8 +96,8 @@ class QueryBuilder:
         return self._sink_queries(pipeline, pace)
 
     def _source_query(self, pipeline: SourcePipeline, pace: BatchPace) -> PendingQuery:
-        entry, place = pipeline.entry, self.place(pipeline, pace)
-        read = pipeline.connector.read(self._spark, pipeline.config, place)
+        entry, context = pipeline.entry, self.context(pipeline, pace)
+        read = pipeline.connector.read(self._spark, pipeline.config, context)
         out = transformed(as_wire(read, topic=entry.topic), pipeline, topic=entry.topic)
         out = _observed(out, entry.dead_letter_topic)
         writer = topic_writer(out, self._options, pipeline.plan.output_mode)
@@ -110,7 +110,7 @@ class QueryBuilder:
         records = self.topics(entry, group, pace, with_fields=with_fields)
         good, dead = parted(records, pipeline)
         writer = pipeline.connector.write(
-            _observed(good, None), pipeline.config, self.place(pipeline, pace)
+            _observed(good, None), pipeline.config, self.context(pipeline, pace)
         )
         writer = writer.outputMode(pipeline.plan.output_mode)
         folder = self.folder(pipeline)

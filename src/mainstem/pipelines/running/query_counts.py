@@ -48,10 +48,10 @@ class ProgressListener(StreamingQueryListener):
         """The counts of a pipeline so far."""
         return self._counts.get(pipeline, QueryCounts())
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Ignore the start of a query."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Count a completed batch."""
         progress = event.progress
         name = progress.name or ""
@@ -75,10 +75,10 @@ class ProgressListener(StreamingQueryListener):
             last_batch_at=time.time(),
         )
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Ignore a trigger without new records."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Ignore the end of a query; the runner detects it."""
 
 

@@ -11,7 +11,7 @@ import enum
 from mainstem.pipelines.file.model import RetrySettings
 
 
-class State(enum.StrEnum):
+class PipelineState(enum.StrEnum):
     """The state of a pipeline."""
 
     DISABLED = "disabled"
@@ -23,7 +23,9 @@ class State(enum.StrEnum):
     STOPPED = "stopped"
 
 
-ENDED = frozenset({State.DISABLED, State.FAILED, State.FINISHED, State.STOPPED})
+ENDED = frozenset(
+    {PipelineState.DISABLED, PipelineState.FAILED, PipelineState.FINISHED, PipelineState.STOPPED}
+)
 
 
 class RestartPolicy:
@@ -31,7 +33,7 @@ class RestartPolicy:
 
     def __init__(self, retry: RetrySettings, *, enabled: bool = True) -> None:
         self._retry = retry
-        self.state = State.WAITING if enabled else State.DISABLED
+        self.state = PipelineState.WAITING if enabled else PipelineState.DISABLED
         self.error = ""
         self.restarts = 0
         self._failures = 0
@@ -44,22 +46,22 @@ class RestartPolicy:
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to start."""
-        return self.state is State.WAITING and now >= self._starts_at
+        return self.state is PipelineState.WAITING and now >= self._starts_at
 
     def pause_left(self, now: float) -> float:
         """Seconds until the next start; 0 unless waiting."""
-        return max(0.0, self._starts_at - now) if self.state is State.WAITING else 0.0
+        return max(0.0, self._starts_at - now) if self.state is PipelineState.WAITING else 0.0
 
     def starting(self) -> None:
         """A start is in progress."""
-        assert self.state is State.WAITING, self.state
+        assert self.state is PipelineState.WAITING, self.state
         if self._failures:
             self.restarts += 1
-        self.state = State.STARTING
+        self.state = PipelineState.STARTING
 
     def started(self) -> None:
         """The queries were started; no batch has succeeded yet."""
-        self.state = State.RUNNING
+        self.state = PipelineState.RUNNING
 
     def progressed(self) -> None:
         """A batch succeeded: resets the number of failures."""
@@ -72,20 +74,20 @@ class RestartPolicy:
         self._failures += 1
         bound = self._retry.max_retries
         if not retriable or (bound >= 0 and self._failures > bound):
-            self.state = State.FAILED
+            self.state = PipelineState.FAILED
             return
-        self.state = State.WAITING
+        self.state = PipelineState.WAITING
         self._starts_at = now + self.pause_ms(self._failures) / 1000
 
     def finished(self) -> None:
         """It completed all its work."""
-        self.state = State.FINISHED
+        self.state = PipelineState.FINISHED
         self.error = ""
 
     def stopped(self) -> None:
         """It was stopped on request."""
         if not self.has_ended:
-            self.state = State.STOPPED
+            self.state = PipelineState.STOPPED
 
     def pause_ms(self, failures: int) -> float:
         """The backoff after a number of consecutive failures."""

@@ -22,12 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.pipelines.connector.gauges import read_gauges
 from mainstem.pipelines.connector.progress import read_progress
-from mainstem.pipelines.connector.shapes import Severity
+from mainstem.pipelines.connector.shapes import FindingSeverity
 from mainstem.pipelines.file.loader import Pipeline, PipelineFile
 from mainstem.pipelines.running.failure import StartFailed, is_final, sentence
 from mainstem.pipelines.running.query_builder import PendingQuery, QueryBuilder
 from mainstem.pipelines.running.query_counts import ProgressListener
-from mainstem.pipelines.running.restart_policy import RestartPolicy, State
+from mainstem.pipelines.running.restart_policy import PipelineState, RestartPolicy
 from mainstem.pipelines.running.spark_session import activate
 from mainstem.pipelines.running.status import PipelineStatus, Status, write_status
 from mainstem.pipelines.running.topics import ensure_topics, required_topics
@@ -67,7 +67,7 @@ class RunSummary(Struct, frozen=True):
     finished: tuple[str, ...]
 
 
-class Runner:
+class PipelineRunner:
     """Starts, monitors and stops the pipelines of one file.
 
     Args:
@@ -116,9 +116,9 @@ class Runner:
                 self.status = self._observe()
                 write_status(self._state_dir, self.status)
                 each_round(self.status)
-        return RunSummary(self._named(State.FAILED), self._named(State.FINISHED))
+        return RunSummary(self._named(PipelineState.FAILED), self._named(PipelineState.FINISHED))
 
-    def _named(self, state: State) -> tuple[str, ...]:
+    def _named(self, state: PipelineState) -> tuple[str, ...]:
         return tuple(job.pipeline.id for job in self._jobs if job.policy.state is state)
 
     def _round(self, starters: ThreadPoolExecutor) -> bool:
@@ -128,7 +128,7 @@ class Runner:
             before = job.policy.state
             if job.start is not None:
                 self._collect(job)
-            elif job.policy.state is State.RUNNING:
+            elif job.policy.state is PipelineState.RUNNING:
                 self._watch(job)
             elif job.policy.is_due(time.monotonic()) and not self._waits_for_sources(job):
                 job.policy.starting()
@@ -154,7 +154,7 @@ class Runner:
         model = self._file.model
         ensure_topics(model.broker, model.settings.topic, required_topics(pipeline.entry, model))
         for finding in pipeline.connector.check(pipeline.config):
-            if finding.severity is Severity.ERROR:
+            if finding.severity is FindingSeverity.ERROR:
                 text = (
                     f"{finding.message} ({finding.remedy})" if finding.remedy else finding.message
                 )
@@ -219,10 +219,10 @@ class Runner:
 
     def _log_state(self, job: _Job) -> None:
         policy, facts = job.policy, {"pipeline": job.pipeline.id}
-        if policy.state is State.WAITING:
+        if policy.state is PipelineState.WAITING:
             pause_s = round(policy.pause_left(time.monotonic()), 1)
             _log.warning("failed: %s", policy.error, extra={**facts, "next_start_s": pause_s})
-        elif policy.state is State.FAILED:
+        elif policy.state is PipelineState.FAILED:
             _log.error("gave up: %s", policy.error, extra=facts)
         else:
             _log.info("%s", policy.state, extra=facts)

@@ -6,11 +6,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainstem.model.versioned_json import FIRST
-from mainstem.pipelines.connector.progress import Progress
+from mainstem.pipelines.connector.progress import SourceProgress
 from mainstem.pipelines.connector.state_file import read_json, replace_json
-from mainstem.pipelines.running.restart_policy import State
-from mainstem.telemetry.health import Component, Health, summarize
-from mainstem.telemetry.health import State as HealthState
+from mainstem.pipelines.running.restart_policy import PipelineState
+from mainstem.telemetry.health import Component, Health, HealthState, summarize
 
 FILE_NAME = "status.json"
 METRIC_PREFIX = "mainstem_pipeline"
@@ -21,7 +20,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
 
     id: str
     connector: str
-    state: State
+    state: PipelineState
     error: str = ""
     restarts: int = 0
     next_start_s: float = 0.0
@@ -31,7 +30,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     batch_ms: int = 0
     records_per_second: float = 0.0
     last_batch_at: float = 0.0
-    progress: Progress | None = None
+    progress: SourceProgress | None = None
     gauges: dict[str, float] = {}
 
 
@@ -49,8 +48,8 @@ class Status(Struct, frozen=True, kw_only=True):
 
 def health_of(status: Status) -> Health:
     """The health of the process; it is failed only when all pipelines have failed."""
-    enabled = [each for each in status.pipelines if each.state is not State.DISABLED]
-    if enabled and all(each.state is State.FAILED for each in enabled):
+    enabled = [each for each in status.pipelines if each.state is not PipelineState.DISABLED]
+    if enabled and all(each.state is PipelineState.FAILED for each in enabled):
         parts = [Component(each.id, HealthState.FAILED, each.error) for each in enabled]
     else:
         parts = [Component(each.id, _health(each), each.error) for each in enabled]
@@ -62,9 +61,11 @@ def health_of(status: Status) -> Health:
 
 
 def _health(pipeline: PipelineStatus) -> HealthState:
-    if pipeline.state is State.STARTING or (pipeline.state is State.WAITING and not pipeline.error):
+    if pipeline.state is PipelineState.STARTING or (
+        pipeline.state is PipelineState.WAITING and not pipeline.error
+    ):
         return HealthState.DEGRADED if pipeline.restarts else HealthState.STARTING
-    if pipeline.state in {State.WAITING, State.FAILED} or pipeline.error:
+    if pipeline.state in {PipelineState.WAITING, PipelineState.FAILED} or pipeline.error:
         return HealthState.DEGRADED
     return HealthState.OK
 
@@ -111,7 +112,7 @@ def _exposed(
     yield f"# HELP {METRIC_PREFIX}_state 1 for the current state of a pipeline.\n"
     yield f"# TYPE {METRIC_PREFIX}_state gauge\n"
     for each in status.pipelines:
-        for state in State:
+        for state in PipelineState:
             labels = f'pipeline="{each.id}",state="{state}"'
             yield f"{METRIC_PREFIX}_state{{{labels}}} {int(each.state is state)}\n"
 

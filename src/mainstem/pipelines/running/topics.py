@@ -15,7 +15,7 @@ from mainstem.pipelines.file.model import (
     FileModel,
     SinkEntry,
     SourceEntry,
-    TopicSettings,
+    TopicCreationSettings,
 )
 from mainstem.pipelines.running.client_options import cluster_of
 
@@ -49,7 +49,7 @@ def required_topics(entry: SourceEntry | SinkEntry, model: FileModel) -> list[Re
 
 
 def ensure_topics(
-    broker: BrokerSection, settings: TopicSettings, wanted: Iterable[RequiredTopic]
+    broker: BrokerSection, settings: TopicCreationSettings, wanted: Iterable[RequiredTopic]
 ) -> None:
     """Create missing topics, or refuse.
 
@@ -119,7 +119,7 @@ def _of_source(name: str, entry: SourceEntry) -> RequiredTopic:
     )
 
 
-def _to_create(topic: RequiredTopic, settings: TopicSettings) -> NewTopic:
+def _to_create(topic: RequiredTopic, settings: TopicCreationSettings) -> NewTopic:
     allowed = settings.auto_create if topic.auto_create is None else topic.auto_create
     if settings.require_topic_exists or not allowed:
         why = (
@@ -139,7 +139,7 @@ def _to_create(topic: RequiredTopic, settings: TopicSettings) -> NewTopic:
     )
 
 
-def _compare(topic: RequiredTopic, found: TopicInfo, settings: TopicSettings) -> None:
+def _compare(topic: RequiredTopic, found: TopicInfo, settings: TopicCreationSettings) -> None:
     if not settings.validate_existing:
         return
     partitions = len(found.partitions)

@@ -52,32 +52,32 @@ class MainstemSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads topics as tables."""
-        from mainstem.pipelines.spark.reading.table_reader import TopicTableReader  # noqa: PLC0415
+        from mainstem.pipelines.spark.reading.table_reader import TopicTableReader
 
         tune_planner()
         return TopicTableReader(self._options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Reads topics as streams."""
-        from mainstem.pipelines.spark.reading.stream_reader import TopicStreamReader  # noqa: PLC0415
+        from mainstem.pipelines.spark.reading.stream_reader import TopicStreamReader
 
         tune_planner()
         return TopicStreamReader(self._options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Writes tables to topics."""
-        from mainstem.pipelines.spark.writing.sink import TopicTableWriter  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.sink import TopicTableWriter
 
         tune_planner()
         return TopicTableWriter(self._options, schema)
 
-    def streamWriter(  # noqa: N802
+    def streamWriter(
         self,
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         """Writes streams to topics."""
-        from mainstem.pipelines.spark.writing.sink import TopicStreamWriter  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.sink import TopicStreamWriter
 
         tune_planner()
         return TopicStreamWriter(self._options, schema)

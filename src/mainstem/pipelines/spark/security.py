@@ -60,7 +60,7 @@ def connection_settings(options: Mapping[str, str], *, client_id: str) -> "Conne
     if not timeout.isdigit() or not int(timeout):
         raise _refusal("kafka.request.timeout.ms", f"{timeout!r}", "use milliseconds")
     # Spark's planners have these options but never connect.
-    from mainstem.client.connection import ConnectionSettings  # noqa: PLC0415
+    from mainstem.client.connection import ConnectionSettings
 
     return ConnectionSettings(
         client_id=client_id,

@@ -3,17 +3,15 @@
 A subclass defines its format, its columns, the type of its settings and its two readers.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from mainstem.pipelines.spark.processes.planner_tuning import tune_planner
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 OPTION: Final = "settings.secret"  # Spark redacts options with this word wherever it shows them
 
@@ -46,7 +44,7 @@ class SettingsSource(DataSource):
         made: DataSourceReader = self.table_reader(self._settings())
         return made
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of the current content and later changes."""
         tune_planner()
         made: DataSourceStreamReader = self.stream_reader(self._settings())
@@ -57,8 +55,8 @@ class SettingsSource(DataSource):
 
 
 def load(
-    spark: "SparkSession", source: type[SettingsSource], settings: Struct, *, streaming: bool
-) -> "DataFrame":
+    spark: SparkSession, source: type[SettingsSource], settings: Struct, *, streaming: bool
+) -> DataFrame:
     """The frame of a source."""
     spark.dataSource.register(source)
     reader = spark.readStream if streaming else spark.read

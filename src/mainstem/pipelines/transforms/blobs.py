@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 import msgspec
 from msgspec import Meta, Struct, field
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from mainstem.pipelines.connector.spec import Secret
@@ -126,7 +126,7 @@ def _candidate(name: Column, value: Column) -> Column:
 def _storing(place: BlobStoreLocation) -> Any:
     """A Spark function from table and large values to references by name."""
     # Imported here: it would take a third of the memory of a pipeline's driver.
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     def stored(tables: pa.Array, large: pa.Array) -> pa.Array:
         references = [
@@ -178,7 +178,7 @@ def _safe(part: str) -> str:
 @lru_cache(maxsize=64)
 def _object_store(place: BlobStoreLocation) -> "ObjectStore":
     """The store of a location, cached in the worker process."""
-    from obstore.store import AzureStore, GCSStore, LocalStore, S3Store  # noqa: PLC0415
+    from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
     options: dict[str, Any] = dict(place.options)
     match place.provider:

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import field
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.fields import false, is_string, put, text, value_at, variant
 from mainstem.pipelines.transforms.predicate import StepProblem
@@ -81,7 +81,7 @@ class ExtractNewRecordState(Step, frozen=True, kw_only=True):
         return fields
 
 
-class Outbox(Step, frozen=True, kw_only=True):
+class OutboxEventRouter(Step, frozen=True, kw_only=True):
     """Converts rows of an outbox table, which services write in their transactions, to events.
 
     Each inserted row becomes a record: ``topic`` may contain columns in braces, the key is the

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.fields import constant, is_empty, put, text, value_at, variant
 from mainstem.pipelines.transforms.paths import parse_path

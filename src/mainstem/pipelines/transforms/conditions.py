@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.fields import false, has, is_empty, is_string, text, value_at
 from mainstem.pipelines.transforms.paths import parse_path
@@ -112,14 +112,14 @@ def parse_condition(source: str) -> Condition:
     Raises:
         ValueError: it is invalid; the message contains the position.
     """
-    reader = _Reader(source)
+    reader = _ConditionParser(source)
     condition = reader.condition()
     if (token := reader.peek()) is not None:
         raise ValueError(f"{token!r} is unexpected")
     return condition
 
 
-class _Reader:
+class _ConditionParser:
     """Recursive descent over the tokens."""
 
     def __init__(self, source: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.connector.wire import FIELDS_TYPE
 from mainstem.pipelines.transforms.paths import FieldPath, parse_path

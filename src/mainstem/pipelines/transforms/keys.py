@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from msgspec import field
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.fields import json_null, put, text, value_at, variant
 from mainstem.pipelines.transforms.predicate import StepProblem

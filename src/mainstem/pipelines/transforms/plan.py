@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.model.errors import ErrorCode, InvalidRequest
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 from mainstem.pipelines.transforms.blobs import ExternalizeBlob
 from mainstem.pipelines.transforms.casting import Cast
-from mainstem.pipelines.transforms.change_events import ExtractNewRecordState, Outbox
+from mainstem.pipelines.transforms.change_events import ExtractNewRecordState, OutboxEventRouter
 from mainstem.pipelines.transforms.computing import ComputeField
 from mainstem.pipelines.transforms.keys import HeaderToValue, ValueToKey
 from mainstem.pipelines.transforms.masking import MaskField, SetNull
@@ -45,7 +45,7 @@ STEPS: Final[dict[str, type[Step]]] = {
     "header_to_value": HeaderToValue,
     "insert_field": InsertField,
     "mask_field": MaskField,
-    "outbox": Outbox,
+    "outbox": OutboxEventRouter,
     "regex_router": RegexRouter,
     "remove_field": RemoveField,
     "replace_field": ReplaceField,
@@ -170,8 +170,8 @@ def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
         Problems: all problems of the steps.
     """
     if len(steps) > STEPS_MAX:
-        raise Problems([Problem(where, f"more than {STEPS_MAX} steps")], subject=where)
-    problems: list[Problem] = []
+        raise Problems([FileProblem(where, f"more than {STEPS_MAX} steps")], subject=where)
+    problems: list[FileProblem] = []
     planned: list[PlannedStep] = []
     for index, given in enumerate(steps):
         found = _planned(given, f"{where}[{index}]")
@@ -182,7 +182,7 @@ def compile_steps(steps: Sequence[Mapping[str, object]], where: str) -> Plan:
     modes = {one.step.output_mode for one in planned if isinstance(one.step, Sql)}
     if len(modes) > 1:
         problems.append(
-            Problem(where, "all sql steps of a pipeline must have the same output_mode")
+            FileProblem(where, "all sql steps of a pipeline must have the same output_mode")
         )
     if problems:
         raise Problems(problems, subject=where)
@@ -195,14 +195,14 @@ def step_schemas() -> dict[str, dict[str, Any]]:
     return {name: msgspec.json.schema(kind) for name, kind in sorted(named.items())}
 
 
-def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
+def _planned(given: object, where: str) -> PlannedStep | list[FileProblem]:
     entry = read(StepEntry, given, where)
     if isinstance(entry, list):
         return entry
     kind = STEPS.get(ALIASES.get(entry.type, entry.type))
     if kind is None:
         known = ", ".join(sorted({*STEPS, *ALIASES}))
-        return [Problem(f"{where}.type", f"{entry.type!r} is not a step", f"one of {known}")]
+        return [FileProblem(f"{where}.type", f"{entry.type!r} is not a step", f"one of {known}")]
     step = read(kind, entry.config, f"{where}.config")
     problems = _problems_of(step, f"{where}.config")
     predicate = None
@@ -212,7 +212,7 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
         if entry.type in _WITHOUT_PREDICATE:
             remedy = "put the condition into WHERE"
             problems.append(
-                Problem(f"{where}.predicate", "sql does not support a predicate", remedy)
+                FileProblem(f"{where}.predicate", "sql does not support a predicate", remedy)
             )
     if problems:
         return problems
@@ -222,16 +222,16 @@ def _planned(given: object, where: str) -> PlannedStep | list[Problem]:
     return PlannedStep(label=label, where=where, step=step, predicate=predicate)
 
 
-def _problems_of(part: Step | Predicate | list[Problem], where: str) -> list[Problem]:
+def _problems_of(part: Step | Predicate | list[FileProblem], where: str) -> list[FileProblem]:
     """The problems of a part: those of its types, or else of its own check."""
     if isinstance(part, list):
         return part
     return list(_placed(part.problems(), where))
 
 
-def _placed(found: Iterable[StepProblem], where: str) -> Iterator[Problem]:
+def _placed(found: Iterable[StepProblem], where: str) -> Iterator[FileProblem]:
     for place, message, remedy in found:
-        yield Problem(f"{where}.{place}" if place else where, message, remedy)
+        yield FileProblem(f"{where}.{place}" if place else where, message, remedy)
 
 
 def _pinned_marks(rows: Rows) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.model.decode_errors import DECODE_ERRORS
 from mainstem.pipelines.transforms.fields import constant, false, has, is_string, text, value_at

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.conditions import parse_condition
 from mainstem.pipelines.transforms.fields import false, text, value_at

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.connector.wire import FIELDS_TYPE, PLAIN_FIELDS, WIRE_TYPES, as_wire
 from mainstem.pipelines.transforms.fields import (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 from msgspec import field as setting
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.fields import (
     as_fields,

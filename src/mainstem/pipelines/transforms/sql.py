@@ -14,11 +14,11 @@ from typing import ClassVar, Final, Literal
 from msgspec import Struct
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
 
 from mainstem.pipelines.connector.wire import WIRE_TYPES
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 from mainstem.pipelines.transforms.predicate import StepProblem
 from mainstem.pipelines.transforms.rows import FIELDS, Rows, StepContext, open_rows
 from mainstem.pipelines.transforms.step import Step
@@ -97,7 +97,7 @@ class Sql(Step, frozen=True, kw_only=True):
             return _as_records(spark.sql(named))
         except (AnalysisException, ParseException) as error:
             problem_text = str(error).strip().splitlines()[0]
-            raise Problems([Problem(f"{where}.config.query", problem_text)]) from error
+            raise Problems([FileProblem(f"{where}.config.query", problem_text)]) from error
         finally:
             spark.catalog.dropTempView(view)
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.problems import Problem, nearest
+from mainstem.pipelines.problems import FileProblem, nearest
 from mainstem.pipelines.transforms.predicate import StepProblem, path_problem
 from mainstem.pipelines.transforms.rows import Rows, StepContext
 
@@ -46,16 +46,16 @@ def path_problems(
             yield where, problem_text, ""
 
 
-def read(kind: type[StructT], given: object, where: str) -> StructT | list[Problem]:
+def read(kind: type[StructT], given: object, where: str) -> StructT | list[FileProblem]:
     """Converts part of a pipeline file to its struct, or returns all its problems."""
     if not isinstance(given, Mapping):
-        return [Problem(where, f"expected an object, got {_kind(given)}")]
+        return [FileProblem(where, f"expected an object, got {_kind(given)}")]
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     problems = [_unknown(str(key), fields, where) for key in given if key not in fields]
     for name, field in fields.items():
         if name not in given:
             if field.required:
-                problems.append(Problem(f"{where}.{name}", "is missing"))
+                problems.append(FileProblem(f"{where}.{name}", "is missing"))
             continue
         try:
             msgspec.convert(given[name], field.type)
@@ -69,14 +69,14 @@ def read(kind: type[StructT], given: object, where: str) -> StructT | list[Probl
         return [_refused(error, where)]
 
 
-def _unknown(key: str, known: Iterable[str], where: str) -> Problem:
+def _unknown(key: str, known: Iterable[str], where: str) -> FileProblem:
     remedy = nearest(key, known) or f"known: {', '.join(known) or 'nothing'}"
-    return Problem(f"{where}.{key}", "is unknown", remedy)
+    return FileProblem(f"{where}.{key}", "is unknown", remedy)
 
 
-def _refused(error: msgspec.ValidationError, where: str) -> Problem:
+def _refused(error: msgspec.ValidationError, where: str) -> FileProblem:
     problem_text, _, place = str(error).partition(" - at `$")
-    return Problem(where + place.rstrip("`"), problem_text[:1].lower() + problem_text[1:])
+    return FileProblem(where + place.rstrip("`"), problem_text[:1].lower() + problem_text[1:])
 
 
 def _kind(given: object) -> str:

@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 
 from msgspec import field
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from mainstem.pipelines.transforms.casting import convert
 from mainstem.pipelines.transforms.fields import is_string, text

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire
-from mainstem.pipelines.problems import Problem, Problems
+from mainstem.pipelines.problems import FileProblem, Problems
 from mainstem.pipelines.transforms.fields import false
 
 PARTS: Final = tuple(name for name in WIRE_TYPES if name != "value")
@@ -63,12 +63,12 @@ def read_schema(schema: str | StructType, where: str) -> StructType:
     except (AnalysisException, ParseException, TypeError) as error:
         problem_text = str(error).strip().splitlines()[0]
         remedy = "such as: id bigint, amount decimal(10,2), at timestamp"
-        raise Problems([Problem(where, f"not a schema: {problem_text}", remedy)]) from error
+        raise Problems([FileProblem(where, f"not a schema: {problem_text}", remedy)]) from error
     if not isinstance(columns, StructType):
-        raise Problems([Problem(where, "not a schema: it has no columns")])
+        raise Problems([FileProblem(where, "not a schema: it has no columns")])
     clashes = sorted({f"_{part}" for part in PARTS} & set(columns.names))
     if clashes:
-        raise Problems([Problem(where, f"{', '.join(clashes)} is a reserved name")])
+        raise Problems([FileProblem(where, f"{', '.join(clashes)} is a reserved name")])
     return columns
 
 

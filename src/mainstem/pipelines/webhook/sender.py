@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 
-WAITING_MAX: Final = 32  # records that wait for each lane
+WAITING_MAX: Final = 32  # records that wait for each sender
 REFUSED_MAX: Final = 10_000  # dead letters of one batch, held in memory
 BODY_SHOWN_MAX: Final = 200
 PASSING: Final = frozenset({408, 425, 429})
@@ -65,21 +65,21 @@ async def send_all(
     limits = httpx.Limits(max_connections=settings.concurrency)
     timeout = httpx.Timeout(settings.timeout_ms / 1000)
     async with httpx.AsyncClient(limits=limits, timeout=timeout, transport=transport) as client:
-        lanes = [_Lane(client, settings) for _ in range(settings.concurrency)]
+        senders = [_SequentialSender(client, settings) for _ in range(settings.concurrency)]
         try:
             async with asyncio.TaskGroup() as group:
-                for lane in lanes:
-                    group.create_task(lane.run())
+                for sender in senders:
+                    group.create_task(sender.run())
                 number = 0
                 async for record in _beside(records):
                     key = record.row.get("key")
                     number = number + 1 if key is None else zlib.crc32(key)
-                    await lanes[number % len(lanes)].waiting.put(record)
-                for lane in lanes:
-                    await lane.waiting.put(None)
+                    await senders[number % len(senders)].waiting.put(record)
+                for sender in senders:
+                    await sender.waiting.put(None)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-    return [each for lane in lanes for each in lane.refused]
+    return [each for sender in senders for each in sender.refused]
 
 
 async def _beside(records: Iterator[Outgoing]) -> AsyncIterator[Outgoing]:
@@ -88,7 +88,7 @@ async def _beside(records: Iterator[Outgoing]) -> AsyncIterator[Outgoing]:
         yield record
 
 
-class _Lane:
+class _SequentialSender:
     """Sends its records one after the other."""
 
     def __init__(self, client: httpx.AsyncClient, settings: SenderSettings) -> None:

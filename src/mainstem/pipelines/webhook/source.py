@@ -60,7 +60,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
-class _BatchReader(DataSourceReader):
+class _WebhookBatchReader(DataSourceReader):
     def __init__(self, options: WebhookSourceOptions) -> None:
         self._options = options
 
@@ -75,7 +75,7 @@ class _BatchReader(DataSourceReader):
         return _read(partition)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _WebhookStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream of one query, in the driver's process; its copies in tasks only read."""
 
     def __init__(self, options: WebhookSourceOptions) -> None:
@@ -86,13 +86,13 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_open": None, "_target": None}
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"request": self._spool().start}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._spool().until
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         del limit
         first = start["request"]
         rows_max = self._options.rows_per_batch_max or ROWS_PER_BATCH
@@ -134,5 +134,5 @@ class WebhookDataSource(SettingsSource):
     format_name = "mainstem-webhook"
     columns = "value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
     settings = WebhookSourceOptions
-    table_reader = _BatchReader
-    stream_reader = _StreamReader
+    table_reader = _WebhookBatchReader
+    stream_reader = _WebhookStreamReader

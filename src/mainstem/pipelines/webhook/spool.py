@@ -42,7 +42,7 @@ class Request(Struct, frozen=True, array_like=True):
     idempotency_key: str = ""
 
 
-class Segment(Struct):
+class SpoolSegment(Struct):
     """A file of the spool and the sizes of its requests."""
 
     path: Path
@@ -190,7 +190,7 @@ class RequestSpool:
         kept = (each for segment in self._segments for each in _requests(segment.path))
         return [each.idempotency_key for each in kept if each.idempotency_key]
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> SpoolSegment:
         segment = _begun(self._folder, self.until)
         file = segment.path.open("ab", buffering=0)
         # No failure is possible from here on: until here the old segment is the last one.
@@ -211,7 +211,7 @@ def _frame(request: Request) -> bytes:
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
-def _begun(folder: Path, first: int) -> Segment:
+def _begun(folder: Path, first: int) -> SpoolSegment:
     path = folder / f"{first:020}.log"
     path.touch()
     handle = os.open(folder, os.O_RDONLY)
@@ -219,7 +219,7 @@ def _begun(folder: Path, first: int) -> Segment:
         os.fsync(handle)
     finally:
         os.close(handle)
-    return Segment(path, first, [])
+    return SpoolSegment(path, first, [])
 
 
 def _frames(path: Path) -> Iterator[bytes]:
@@ -238,8 +238,8 @@ def _requests(path: Path) -> Iterator[Request]:
     return map(decode, _frames(path))
 
 
-def _recovered(path: Path) -> Segment:
+def _recovered(path: Path) -> SpoolSegment:
     sizes = [_HEAD.size + len(body) for body in _frames(path)]
     if sum(sizes) < path.stat().st_size:
         os.truncate(path, sum(sizes))
-    return Segment(path, int(path.stem), sizes)
+    return SpoolSegment(path, int(path.stem), sizes)

@@ -67,7 +67,7 @@ class Exported(msgspec.Struct, frozen=True):
     topics: tuple[ExportedTopic, ...]
 
 
-class _Signed(msgspec.Struct, frozen=True):
+class _SignedExport(msgspec.Struct, frozen=True):
     catalogue: Exported
     checksum: str
 
@@ -134,7 +134,7 @@ def encode(tables: CatalogueTables, now_ms: int) -> bytes:
         next_producer_id=tables.next_producer_id,
         topics=tuple(_exported(topic) for topic in sorted(tables.topics(), key=lambda t: t.name)),
     )
-    signed = _Signed(exported, _checksum(exported))
+    signed = _SignedExport(exported, _checksum(exported))
     return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
 
 
@@ -149,7 +149,7 @@ def read_export(path: Path) -> Exported | None:
     try:
         data = path.read_bytes()
         check_signed(data, "catalogue", range(VERSION, VERSION + 1), path)
-        signed = msgspec.json.decode(data, type=_Signed)
+        signed = msgspec.json.decode(data, type=_SignedExport)
     except (*DECODE_ERRORS, OSError) as error:
         _log.warning("%s is not readable and is ignored: %s", path, error)
         return None

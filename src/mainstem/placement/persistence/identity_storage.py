@@ -40,7 +40,7 @@ class NodeIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     level: int = 1
 
 
-class _Signed(msgspec.Struct, frozen=True):
+class _SignedIdentity(msgspec.Struct, frozen=True):
     identity: NodeIdentity
     checksum: str
 
@@ -116,7 +116,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _encode(identity: NodeIdentity) -> bytes:
-    signed = _Signed(identity, _checksum(identity))
+    signed = _SignedIdentity(identity, _checksum(identity))
     return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
 
 
@@ -124,7 +124,7 @@ def _decode(path: Path) -> NodeIdentity:
     data = path.read_bytes()
     check_signed(data, "identity", VERSIONS, path)
     try:
-        signed = msgspec.json.decode(data, type=_Signed)
+        signed = msgspec.json.decode(data, type=_SignedIdentity)
     except DECODE_ERRORS as error:
         raise _damaged(path, str(error)) from error
     if signed.checksum != _checksum(signed.identity):

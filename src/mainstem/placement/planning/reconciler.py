@@ -108,7 +108,7 @@ class ClusterReconciler:
         for topic in unsettled:
             turn.count_copies(topic)
         for topic in unsettled:
-            if turn.look(topic):
+            if turn.plan_topic(topic):
                 self._settled.pop(topic.id, None)
             else:
                 self._settled[topic.id] = topic
@@ -161,7 +161,7 @@ class _Turn:
         tables: CatalogueTables,
         now: int,
         settings: ReconcilerSettings,
-        mind: ClusterReconciler,
+        reconciler: ClusterReconciler,
     ) -> None:
         self.tables = tables
         self.now = now
@@ -170,7 +170,7 @@ class _Turn:
         self.moves: Sequence[balancing.Move] = []
         self.is_busy = False
         self._settings = settings
-        self._mind = mind
+        self._reconciler = reconciler
         self._commands: list[Command[Any]] = []
         self._orders: dict[NodeId, list[RollOrder]] = {}
         self._offline: list[StreamId] = []
@@ -194,8 +194,8 @@ class _Turn:
             for known in stream.ranges:
                 self._copying.update(known.replicating)
 
-    def look(self, topic: Topic) -> bool:
-        """Look at all streams of a topic; whether something is still to happen."""
+    def plan_topic(self, topic: Topic) -> bool:
+        """Plan the steps for all streams of a topic; whether something is still to happen."""
         busy = False
         moves = list(self.moves)
         for stream in topic.streams:
@@ -205,9 +205,9 @@ class _Turn:
                 if len(moves) < self._settings.moves_per_step_max:
                     moves.append((stream.id, target))
                 continue
-            is_still = self._look_at_open(topic, stream)
+            is_still = self._check_open(topic, stream)
             for known in stream.ranges[:-1]:
-                is_still &= self._look_at_sealed(stream, known)
+                is_still &= self._check_sealed(stream, known)
             busy |= not is_still
         self.moves = moves
         self.is_busy |= busy
@@ -215,10 +215,10 @@ class _Turn:
 
     # The open range
 
-    def _look_at_open(self, topic: Topic, stream: Stream) -> bool:
+    def _check_open(self, topic: Topic, stream: Stream) -> bool:
         """Whether the open range has its target replicas and its preferred writer."""
         if stream.writer == NO_NODE:
-            self._look_at_offline(topic, stream)
+            self._check_offline(topic, stream)
             return False
         if stream.is_taken_over:
             return False
@@ -235,13 +235,13 @@ class _Turn:
             if coming - held or not self._stays(stream):
                 self._order(stream, None)  # no replica was left behind: the stream moves
             elif self._waited(
-                self._mind.readmit_ms(stream.id), "set", stream.id, last.index
+                self._reconciler.readmit_ms(stream.id), "set", stream.id, last.index
             ) and self._order(stream, None):
-                self._mind.readmitted(stream.id)
+                self._reconciler.readmitted(stream.id)
             return False
-        return self._look_at_writer(stream)
+        return self._check_writer(stream)
 
-    def _look_at_writer(self, stream: Stream) -> bool:
+    def _check_writer(self, stream: Stream) -> bool:
         preferred = election.preferred(self.tables, stream)
         if preferred == stream.writer:
             return True
@@ -262,7 +262,7 @@ class _Turn:
         known = self.tables.node(stream.writer)
         return stream.writer in stream.wanted and known is not None and not known.draining
 
-    def _look_at_offline(self, topic: Topic, stream: Stream) -> None:
+    def _check_offline(self, topic: Topic, stream: Stream) -> None:
         if election.candidates(self.tables, stream):
             self._offline.append(stream.id)
         elif (
@@ -276,7 +276,7 @@ class _Turn:
         order = RollOrder(stream.id, stream.epoch, stream.last.index, new_writer)
         self.seen.add(order)
         is_full = self._count >= self._settings.orders_per_step_max
-        if is_full or not self._mind.may_order(order, self.now):
+        if is_full or not self._reconciler.may_order(order, self.now):
             return False
         self._count += 1
         self._orders.setdefault(stream.writer, []).append(order)
@@ -284,7 +284,7 @@ class _Turn:
 
     # Sealed ranges
 
-    def _look_at_sealed(self, stream: Stream, known: Range) -> bool:
+    def _check_sealed(self, stream: Stream, known: Range) -> bool:
         """Whether exactly the target nodes have a sealed range."""
         wanted = stream.wanted
         missing = [node for node in wanted if node not in known.holders]
@@ -319,7 +319,7 @@ class _Turn:
 
     def _waited(self, wait_ms: int, *key: Hashable) -> bool:
         self.seen.add(key)
-        return self._mind.since(self.now, *key) >= wait_ms
+        return self._reconciler.since(self.now, *key) >= wait_ms
 
     def _is_blank(self, known: Range, node: NodeId) -> bool:
         """Whether a node has another disk now than the one that the range was assigned to."""

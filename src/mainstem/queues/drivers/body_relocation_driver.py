@@ -42,8 +42,8 @@ class PinnedMessage(NamedTuple):
 class BodyRelocator:
     """Appends old bodies again so that the start of a stream can be deleted."""
 
-    def __init__(self, runtime: QueuesDriver, pinned_bytes_max: int = PINNED_BYTES_MAX) -> None:
-        self._runtime = runtime
+    def __init__(self, driver: QueuesDriver, pinned_bytes_max: int = PINNED_BYTES_MAX) -> None:
+        self._driver = driver
         self.pinned_bytes_max = pinned_bytes_max
         # Streams that were checked without result, and for how many rounds they are skipped.
         self._futile_rounds: dict[StreamId, int] = {}
@@ -51,11 +51,11 @@ class BodyRelocator:
     async def run_once(self) -> int:
         """Check every stream once; returns the number of moved bodies."""
         moved = 0
-        for space in list(self._runtime.hosts.by_name.values()):
-            for stream in list(space.exchanges.all_streams()):
+        for host in list(self._driver.hosts.by_name.values()):
+            for stream in list(host.exchanges.all_streams()):
                 boundary, held_bytes = self._held(stream.writer)
                 if boundary is not None and not self._is_futile(stream.writer.id):
-                    moved += await self._move(space, stream, boundary, held_bytes)
+                    moved += await self._move(host, stream, boundary, held_bytes)
         return moved
 
     def _is_futile(self, stream: StreamId) -> bool:
@@ -78,11 +78,11 @@ class BodyRelocator:
         return None, 0
 
     async def _move(
-        self, space: VirtualHost, stream: ExchangeStream, boundary: int, held_bytes: int
+        self, host: VirtualHost, stream: ExchangeStream, boundary: int, held_bytes: int
     ) -> int:
         found = list(self._in_the_way(stream, boundary))
         needed_bytes = sum(each.item.pointer.size_bytes for each in found)
-        writers = [each.writer for each in space.exchanges.streams.get(DEFAULT_EXCHANGE, ())]
+        writers = [each.writer for each in host.exchanges.streams.get(DEFAULT_EXCHANGE, ())]
         if needed_bytes > _NEEDED_SHARE_MAX * held_bytes or not writers:
             self._futile_rounds[stream.writer.id] = _PASSED_OVER
             return 0
@@ -93,7 +93,7 @@ class BodyRelocator:
 
     def _in_the_way(self, stream: ExchangeStream, boundary: int) -> Iterator[PinnedMessage]:
         wanted = stream.writer.id
-        for shard in self._runtime.shards:
+        for shard in self._driver.shards:
             for _, queue in shard.shard:
                 ledger = queue.body.ledger
                 items = [ledger.messages] if ledger.is_fanout else []
@@ -106,12 +106,12 @@ class BodyRelocator:
     async def _append(
         self, batch: list[PinnedMessage], stream: ExchangeStream, writer: StreamWriter
     ) -> int:
-        bodies = self._runtime.context.bodies
+        bodies = self._driver.context.bodies
         read = [(held, bodies.read(held.item.stream, held.item.pointer.offset)) for held in batch]
         kept = [(held, message) for held, message in read if message is not None]
         if not kept:
             return 0
-        now_ms = self._runtime.context.clock.now_ms()
+        now_ms = self._driver.context.clock.now_ms()
         records = [_moved(message, stream.exchange, now_ms) for _, message in kept]
         until = writer.append(build_batch(records))
         await _committed(writer, until)

@@ -25,7 +25,7 @@ from mainstem.queues.dead_letter_history import (
 from mainstem.queues.drivers.virtual_host_driver import VirtualHost
 from mainstem.queues.drivers.virtual_hosts_driver import VirtualHosts
 from mainstem.queues.engine.effects import DeadLetter
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import RemovalReason
 from mainstem.queues.routing.message_routing import excluding, routing_of
 from mainstem.queues.settings import QueueSettings
 from mainstem.queues.shards.shard_driver import QueueShardDriver
@@ -40,7 +40,7 @@ _COPIES = ("CC", "BCC")
 
 _log = logging.getLogger(__name__)
 
-_Owed = tuple[QueueShardDriver, DeadLetter]
+_PendingLetter = tuple[QueueShardDriver, DeadLetter]
 
 
 class DeadLetterer:
@@ -51,13 +51,13 @@ class DeadLetterer:
         self._bodies = context.bodies
         self._counts = context.counts
         self._publishers: dict[str, QueuePublisher] = {}
-        self._owed: dict[int, _Owed] = {}
+        self._pending: dict[int, _PendingLetter] = {}
         self._next_token = 0
 
     def forget(self) -> None:
         """Reset before a reload: unfinished letters will be due again."""
         self._publishers.clear()
-        self._owed.clear()
+        self._pending.clear()
 
     def recovered(self, shard: QueueShardDriver, letters: Sequence[DeadLetter]) -> None:
         """Publish letters after a restart, except those that were appended before."""
@@ -88,29 +88,29 @@ class DeadLetterer:
 
     def refused(self, namespace: str, queue: str, message: Message, routing: Routing) -> None:
         """Publish the dead letter of a message that a full queue refused."""
-        space = self._hosts.by_name[namespace]
-        shard, number = space.queues.by_name[queue]
+        host = self._hosts.by_name[namespace]
+        shard, number = host.queues.by_name[queue]
         settings = shard.live.shard.queues.entries[number].settings
         now_ms = shard.now_ms()
         death = Death(
             queue=queue,
-            reason=Reason.OVERFLOW.amqp,
+            reason=RemovalReason.OVERFLOW.amqp,
             routing_keys=routing.keys,
             time_ms=now_ms,
-            why=Reason.OVERFLOW,
+            why=RemovalReason.OVERFLOW,
         )
         letter = dead_letter(_sound(message), death, f"refused-{shard.live.partition}-{now_ms}")
         target = settings.dead_letter_exchange
-        is_there = target is not None and target in space.state.topology.live
-        if not is_there or not self._send(space, settings, letter, -1):
-            self._counts.dropped[Reason.OVERFLOW] += 1
+        is_there = target is not None and target in host.state.topology.live
+        if not is_there or not self._send(host, settings, letter, -1):
+            self._counts.dropped[RemovalReason.OVERFLOW] += 1
 
     def _publish(self, shard: QueueShardDriver, letter: DeadLetter, entry: QueueState) -> bool:
         """Publish one letter; False if the body or the exchange no longer exists."""
-        space = self._hosts.by_name[entry.name.namespace]
+        host = self._hosts.by_name[entry.name.namespace]
         target = entry.settings.dead_letter_exchange
         published = self._bodies.read_published(letter.stream, letter.pointer.offset)
-        if published is None or target is None or target not in space.state.topology.live:
+        if published is None or target is None or target not in host.state.topology.live:
             self._counts.dropped[letter.reason] += 1
             return False
         message, exchange = published
@@ -127,16 +127,16 @@ class DeadLetterer:
         )
         self._next_token += 1
         token = self._next_token
-        self._owed[token] = (shard, letter)
+        self._pending[token] = (shard, letter)
         history = dead_letter(message, death, dead_letter_id(shard, letter))
-        if self._send(space, entry.settings, history, token):
+        if self._send(host, entry.settings, history, token):
             return True
-        del self._owed[token]
+        del self._pending[token]
         self._counts.dropped[letter.reason] += 1
         return False
 
     def _send(
-        self, space: VirtualHost, settings: QueueSettings, letter: Message, token: int
+        self, host: VirtualHost, settings: QueueSettings, letter: Message, token: int
     ) -> bool:
         """Publish a letter; False if all its target queues would close a cycle."""
         target = settings.dead_letter_exchange
@@ -147,32 +147,32 @@ class DeadLetterer:
                 letter = letter.with_header(name, None)
             letter = letter._replace(key=key.encode())
         routing = routing_of(letter)
-        queues = space.state.topology.live.route(target, routing.keys, routing.headers)
+        queues = host.state.topology.live.route(target, routing.keys, routing.headers)
         deaths = death_history_of(letter)
         cycling = [queue for queue in queues if closes_cycle(deaths, queue)]
         if cycling and len(cycling) == len(queues):
             return False
         letter = excluding(letter, cycling)._replace(timestamp_ms=NO_TIMESTAMP)
-        publisher = self._publishers.get(space.name)
+        publisher = self._publishers.get(host.name)
         if publisher is None:
-            publisher = self._hosts.publisher(space.name, self._settled, is_forced=True)
-            self._publishers[space.name] = publisher
+            publisher = self._hosts.publisher(host.name, self._settled, is_forced=True)
+            self._publishers[host.name] = publisher
         publisher.publish(target, letter, routing_of(letter), token)
         return True
 
     def _settled(self, tokens: Sequence[int], published: Published) -> None:
-        owed = [self._owed.pop(token) for token in tokens if token in self._owed]
+        letters = [self._pending.pop(token) for token in tokens if token in self._pending]
         if published.error is not None:
             # The disk may be full, or another node writes the stream: the messages stay condemned
             # until their letters are stored.
-            asyncio.get_running_loop().call_later(_RETRY_S, self._again, owed)
+            asyncio.get_running_loop().call_later(_RETRY_S, self._again, letters)
             return
-        for shard, letter in owed:
+        for shard, letter in letters:
             self._counts.dead_lettered[letter.reason] += 1
             self._dead_letter(shard, letter)
 
-    def _again(self, owed: list[_Owed]) -> None:
-        for shard, letter in owed:
+    def _again(self, letters: list[_PendingLetter]) -> None:
+        for shard, letter in letters:
             if shard.is_open:
                 self.dead_letter(shard, [letter])
 

@@ -272,7 +272,7 @@ class QueuesDriver:
             shard.facts_since_snapshot = shard.live.written
             for name, queue in shard.shard:
                 self._host(name.namespace).queues.add(name.name, shard, queue.body.id)
-            for namespace in shard.live.shard.spaces:
+            for namespace in shard.live.shard.virtual_hosts:
                 self._host(namespace)
         for host in self.hosts.by_name.values():
             self._open(host)

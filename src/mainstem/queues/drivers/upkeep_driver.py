@@ -34,17 +34,17 @@ _log = logging.getLogger(__name__)
 class QueueUpkeep:
     """Stores cursors, trims streams and removes what is unused, periodically."""
 
-    def __init__(self, runtime: QueuesDriver) -> None:
-        self._runtime = runtime
+    def __init__(self, driver: QueuesDriver) -> None:
+        self._driver = driver
         self._floors: dict[StreamId, int] = {}
-        self.movers = BodyRelocator(runtime)
+        self.body_relocator = BodyRelocator(driver)
 
     async def run(self) -> None:
         """Run one tick per interval, forever."""
         tick = 0
         while True:
             await asyncio.sleep(TICK_S)
-            if self._runtime.hosts.refusal is not None or not self._runtime.shards:
+            if self._driver.hosts.refusal is not None or not self._driver.shards:
                 continue
             tick += 1
             try:
@@ -54,16 +54,16 @@ class QueueUpkeep:
 
     async def run_once(self, *, is_full: bool) -> None:
         """Do the work of one tick."""
-        runtime = self._runtime
-        for space in list(runtime.hosts.by_name.values()):
-            space.exchanges.keep_cursors()
+        driver = self._driver
+        for host in list(driver.hosts.by_name.values()):
+            host.exchanges.keep_cursors()
         if not is_full:
             return
-        await self.movers.run_once()
+        await self.body_relocator.run_once()
         self.note_floors()
-        for space in list(runtime.hosts.by_name.values()):
-            await self._drop_topics(space)
-        for shard in list(runtime.shards):
+        for host in list(driver.hosts.by_name.values()):
+            await self._drop_topics(host)
+        for shard in list(driver.shards):
             if _is_long(shard):
                 await self.shorten(shard)
 
@@ -72,7 +72,7 @@ class QueueUpkeep:
 
         A noted floor stays valid: queues only get messages from behind a cursor.
         """
-        noted = self._floors.get(stream.id) if self._runtime.shards else None
+        noted = self._floors.get(stream.id) if self._driver.shards else None
         if noted is not None:
             return noted
         # Not computed yet: nothing may be deleted.
@@ -81,11 +81,11 @@ class QueueUpkeep:
     def note_floors(self) -> None:
         """Compute the floors of all streams from all queues."""
         floors: dict[StreamId, int] = {}
-        for space in self._runtime.hosts.by_name.values():
-            for stream in space.exchanges.all_streams():
-                if not space.exchanges.is_done(stream):
+        for host in self._driver.hosts.by_name.values():
+            for stream in host.exchanges.all_streams():
+                if not host.exchanges.is_done(stream):
                     floors[stream.writer.id] = stream.router.cursor
-        for shard in self._runtime.shards:
+        for shard in self._driver.shards:
             for _, queue in shard.shard:
                 for stream_id, offset in queue.body.ledger.oldest_offsets().items():
                     floors[stream_id] = min(floors.get(stream_id, offset), offset)
@@ -100,36 +100,36 @@ class QueueUpkeep:
             shard.store(fact)
         await shard.safe()
         shard.facts_since_snapshot = 0
-        await self._runtime.topics.trim(QUEUES_TOPIC, shard.live.partition, start)
+        await self._driver.topics.trim(QUEUES_TOPIC, shard.live.partition, start)
 
     def _is_needed(self, stream: StreamWriter) -> bool:
-        runtime = self._runtime
-        if not runtime.topics.is_there(QUEUES_TOPIC):
+        driver = self._driver
+        if not driver.topics.is_there(QUEUES_TOPIC):
             return False
-        if runtime.shards:
-            return runtime.context.bodies.is_queue_stream(stream.id)
+        if driver.shards:
+            return driver.context.bodies.is_queue_stream(stream.id)
         # Unless another node serves the queues, the floors are unknown until they are loaded.
-        refusal = runtime.hosts.refusal
+        refusal = driver.hosts.refusal
         return refusal is None or refusal.code is not ErrorCode.NOT_COORDINATOR
 
-    async def _drop_topics(self, space: VirtualHost) -> None:
-        state = space.state
+    async def _drop_topics(self, host: VirtualHost) -> None:
+        state = host.state
         for taken in list(state.topics.values()):
             if taken.exchange in state.topology.live:
                 continue
-            writers = self._runtime.topics.writers(taken.topic)
+            writers = self._driver.topics.writers(taken.topic)
             if not taken.is_shared and any(writer.id in self._floors for writer in writers):
                 continue
-            if not space.exchanges.close_exchange(taken.exchange):
+            if not host.exchanges.close_exchange(taken.exchange):
                 continue
             for writer in writers:
                 state.forget(writer.id)
-            space.exchanges.record(TopicLeft(taken.exchange))
-            await space.home.safe()
+            host.exchanges.record(TopicLeft(taken.exchange))
+            await host.home.safe()
             if writers and not taken.is_shared:
-                await self._runtime.topics.delete(taken.topic)
+                await self._driver.topics.delete(taken.topic)
             for writer in writers:
-                self._runtime.context.bodies.forget(writer.id)
+                self._driver.context.bodies.forget(writer.id)
 
 
 def _is_long(shard: QueueShardDriver) -> bool:

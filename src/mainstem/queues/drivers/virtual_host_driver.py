@@ -14,7 +14,7 @@ from mainstem.queues.api_types import Routing
 from mainstem.queues.context import QueuesContext
 from mainstem.queues.drivers.virtual_host_exchanges_driver import VirtualHostExchanges
 from mainstem.queues.drivers.virtual_host_queues_driver import OnRefused, VirtualHostQueues
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.facts import SourcesPassed
 from mainstem.queues.publishing.publish_flush_driver import PublishFlusher
@@ -39,11 +39,11 @@ class VirtualHost:
     ) -> None:
         self.name = name
         self.home = home
-        self.state = home.live.shard.space(name)
+        self.state = home.live.shard.virtual_host(name)
         self.queues = VirtualHostQueues(name, on_refused)
         self.exchanges = VirtualHostExchanges(self.state, home, self.queues, flusher, context)
 
-    def begin(self, queue: Queue, effects: Effects) -> None:
+    def begin(self, queue: Queue, effects: QueueEffects) -> None:
         """Exclude messages that were appended before from a new queue."""
         if sources := self.exchanges.sources():
             queue.body.record(SourcesPassed(queue.body.id, tuple(sources)), effects)

@@ -24,7 +24,11 @@ from mainstem.queues.routing.topology import (
     Unbound,
 )
 from mainstem.queues.shards.shard_driver import QueueShardDriver
-from mainstem.queues.storage.virtual_host_state import InSpace, SpaceFact, VirtualHostState
+from mainstem.queues.storage.virtual_host_state import (
+    VirtualHostChange,
+    VirtualHostFact,
+    VirtualHostState,
+)
 from mainstem.streams.writer.stream_driver import StreamWriter
 
 
@@ -50,10 +54,10 @@ class VirtualHostExchanges:
         # Streams of deleted exchanges: messages published before are still confirmed and routed.
         self._leaving: dict[str, list[ExchangeStream]] = {}
 
-    def record(self, fact: InSpace) -> None:
+    def record(self, fact: VirtualHostChange) -> None:
         """Apply a fact, and store it in the home shard."""
         self.state.replay(fact)
-        self._home.store(SpaceFact(self._queues.host, fact))
+        self._home.store(VirtualHostFact(self._queues.host, fact))
 
     def change(self, facts: Sequence[TopologyFact]) -> None:
         """Change exchanges or bindings, effective from the next message on."""

@@ -1,10 +1,10 @@
 """All virtual hosts by name, their shards, and their publishers."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from mainstem.coordination.shards.partitioning import partition_for
+from mainstem.model.errors import MainstemError
 from mainstem.queues.admission.watermarks import Pressure
 from mainstem.queues.counts import QueueCounts
 from mainstem.queues.drivers.virtual_host_driver import VirtualHost
@@ -12,9 +12,6 @@ from mainstem.queues.publishing.exchange_stream_driver import ExchangeStream
 from mainstem.queues.publishing.publisher_driver import OnFlow, OnSettled, QueuePublisher
 from mainstem.queues.settings import QueueName
 from mainstem.queues.shards.shard_driver import QueueShardDriver
-
-if TYPE_CHECKING:
-    from mainstem.model.errors import MainstemError
 
 
 class VirtualHosts:
@@ -33,7 +30,7 @@ class VirtualHosts:
         self._publishers: WeakSet[QueuePublisher] = WeakSet()
 
     @property
-    def lapse(self) -> "MainstemError | None":
+    def lapse(self) -> MainstemError | None:
         """Why another node may serve queues by now; None while this node's lease is valid."""
         # All streams of queues have the same writer, whose lease is that of the node.
         return self.shards[0].live.lapse if self.shards else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mainstem.model.ids import StreamId
-from mainstem.queues.facts import Pointer, QueueFact, Reason
+from mainstem.queues.facts import Pointer, QueueFact, RemovalReason
 from mainstem.queues.settings import QueueName
 
 
@@ -40,7 +40,7 @@ class DeadLetter(NamedTuple):
     sequence: int
     stream: StreamId
     pointer: Pointer
-    reason: Reason
+    reason: RemovalReason
     at_ms: int
     failures: int
 
@@ -49,7 +49,7 @@ class Dropped(NamedTuple):
     """Messages were removed without a dead letter; for the metrics."""
 
     queue: int
-    reason: Reason
+    reason: RemovalReason
     messages: int
     size_bytes: int
 
@@ -94,7 +94,7 @@ Notice = LeaseLost | ActiveChanged | ConsumerCancelled | QueueGone | AdmissionCh
 
 
 @dataclass(slots=True)
-class Effects:
+class QueueEffects:
     """The effects that the driver of a queue has to carry out.
 
     ``count`` is the answer to requests for a number of messages.

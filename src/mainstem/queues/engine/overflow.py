@@ -7,14 +7,14 @@ priority are kept. In a fan-out the message is removed for all subscribers at on
 from collections.abc import Collection
 
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_operations import QueueOperations
 from mainstem.queues.engine.subscriber_queue import SubscriberQueue
-from mainstem.queues.facts import ALL_LANES, ONLY_LANE, Condemned, Reason, Settled, spans_of
+from mainstem.queues.facts import ALL_LANES, ONLY_LANE, Condemned, RemovalReason, Settled, spans_of
 from mainstem.queues.storage.ledger import FanoutMessage, QueuedItem
 
 
-def enforce_limits(body: QueueOperations, now_ms: int, effects: Effects) -> None:
+def enforce_limits(body: QueueOperations, now_ms: int, effects: QueueEffects) -> None:
     """Drop messages that exceed the limits from the head; queues that refuse do so beforehand."""
     settings = body.settings
     if not settings.is_limited or settings.overflow.needs_credit:
@@ -30,7 +30,7 @@ def enforce_limits(body: QueueOperations, now_ms: int, effects: Effects) -> None
 
 
 def drop_oldest(
-    body: QueueOperations, messages: int, size_bytes: int, now_ms: int, effects: Effects
+    body: QueueOperations, messages: int, size_bytes: int, now_ms: int, effects: QueueEffects
 ) -> None:
     """Drop that many messages and bytes from the head, at most as many as a turn allows."""
     if body.ledger.is_fanout:
@@ -42,7 +42,7 @@ def drop_oldest(
             if message.reason is None:
                 whole.append(message)
                 size_bytes -= message.pointer.size_bytes
-        drop_messages(body, whole, Reason.OVERFLOW, now_ms, effects)
+        drop_messages(body, whole, RemovalReason.OVERFLOW, now_ms, effects)
         return
     lane = body.lanes[ONLY_LANE]
     victims: list[QueuedItem] = []
@@ -53,15 +53,15 @@ def drop_oldest(
         lane.withdraw(item)
         victims.append(item)
         size_bytes -= item.pointer.size_bytes
-    body.condemn(lane, victims, Reason.OVERFLOW, now_ms, effects)
+    body.condemn(lane, victims, RemovalReason.OVERFLOW, now_ms, effects)
 
 
 def drop_messages(
     body: QueueOperations,
     messages: list[FanoutMessage],
-    reason: Reason,
+    reason: RemovalReason,
     now_ms: int,
-    effects: Effects,
+    effects: QueueEffects,
 ) -> None:
     """Remove messages of a fan-out for all subscribers, including unsettled deliveries."""
     if not messages:
@@ -75,7 +75,7 @@ def drop_messages(
                 lane.dying -= copy.reason is not None
                 body.expiry.cancel((lane.id, message.sequence))
     spans = spans_of(message.sequence for message in messages)
-    if body.settings.dead_letter_exchange is None or reason is Reason.PURGED:
+    if body.settings.dead_letter_exchange is None or reason is RemovalReason.PURGED:
         body.record(Settled(body.id, ALL_LANES, spans, reason), effects)
         body.note_dropped(list(messages), reason, effects)
         return
@@ -85,14 +85,14 @@ def drop_messages(
         effects.dead_letters.append(body.dead_letter(ALL_LANES, message))
 
 
-def expire(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> None:
+def expire(body: QueueOperations, now_ms: int, limit: int, effects: QueueEffects) -> None:
     """Remove expired messages that are not leased."""
     by_lane: dict[int, list[QueuedItem]] = {}
     for lane_id, sequence in body.expiry.due(now_ms, limit):
         lane = body.lanes.get(lane_id)
         if lane_id == ALL_LANES:
             message = body.ledger.messages.get(sequence)
-            if message is not None and not message.owed:
+            if message is not None and not message.pending_lanes:
                 by_lane.setdefault(ALL_LANES, []).append(message)
         elif lane is not None and (sequence in lane.ready or sequence in lane.delayed):
             by_lane.setdefault(lane_id, []).append(lane.ledger.items[sequence])
@@ -100,16 +100,16 @@ def expire(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> 
     drop_messages(
         body,
         [each for each in whole if isinstance(each, FanoutMessage)],
-        Reason.EXPIRED,
+        RemovalReason.EXPIRED,
         now_ms,
         effects,
     )
     for lane_id, items in by_lane.items():
-        body.condemn(body.lanes[lane_id], items, Reason.EXPIRED, now_ms, effects)
+        body.condemn(body.lanes[lane_id], items, RemovalReason.EXPIRED, now_ms, effects)
 
 
 def purge(
-    body: QueueOperations, now_ms: int, effects: Effects, moved: Collection[int] | None = None
+    body: QueueOperations, now_ms: int, effects: QueueEffects, moved: Collection[int] | None = None
 ) -> None:
     """Remove all messages that are not leased, without dead letters.
 
@@ -118,7 +118,7 @@ def purge(
     if body.ledger.is_fanout:
         whole = [message for message in body.ledger.messages.values() if message.reason is None]
         effects.count = len(whole)
-        drop_messages(body, whole, Reason.PURGED, now_ms, effects)
+        drop_messages(body, whole, RemovalReason.PURGED, now_ms, effects)
         return
     lane = body.lanes[ONLY_LANE]
     items = [
@@ -129,7 +129,7 @@ def purge(
     for item in items:
         lane.withdraw(item)
     effects.count = len(items)
-    body.settle(lane, items, Reason.PURGED if moved is None else None, effects)
+    body.settle(lane, items, RemovalReason.PURGED if moved is None else None, effects)
 
 
 def _least(lane: SubscriberQueue) -> QueuedItem | None:

@@ -6,7 +6,7 @@ messages of any queue; then routers refuse until a sixteenth of that number is f
 
 from mainstem.model.limits import QUEUE_MESSAGES_MAX
 from mainstem.queues.admission.credit import Credit, CreditLender
-from mainstem.queues.engine.effects import AdmissionChanged, Effects
+from mainstem.queues.engine.effects import AdmissionChanged, QueueEffects
 from mainstem.queues.engine.queue_operations import QueueOperations
 
 # A closed queue opens again when this much is free, so that it does not change with every message.
@@ -38,7 +38,7 @@ class QueueAdmission:
         """Withdraw the credit of a router."""
         self._lender.router_gone(router)
 
-    def notify(self, effects: Effects) -> None:
+    def notify(self, effects: QueueEffects) -> None:
         """Notify routers of a change, if there is one."""
         held = len(self._body.ledger)
         if self.is_open and held >= QUEUE_MESSAGES_MAX:

@@ -20,7 +20,7 @@ from mainstem.model.limits import DELIVERIES_PER_TURN_MAX
 from mainstem.queues.engine import overflow, settling, subscribers
 from mainstem.queues.engine.consumer_registry import ConsumerRegistry
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import ActiveChanged, Effects
+from mainstem.queues.engine.effects import ActiveChanged, QueueEffects
 from mainstem.queues.engine.queue_admission import QueueAdmission
 from mainstem.queues.engine.queue_operations import QueueOperations
 from mainstem.queues.engine.settling import Settlement
@@ -32,7 +32,7 @@ from mainstem.queues.facts import (
     Pointer,
     PointersAdded,
     PointersMoved,
-    Reason,
+    RemovalReason,
     spans_of,
 )
 from mainstem.queues.settings import DeliveryMode, QueueSettings
@@ -69,22 +69,22 @@ class Queue:
             times += [lane.delayed.next_ms(), subscribers.absent_until_ms(body, lane)]
         return min((time for time in times if time is not None), default=None)
 
-    def on_recovered(self, now_ms: int) -> Effects:
+    def on_recovered(self, now_ms: int) -> QueueEffects:
         """Make dead letters due again that may not have been appended before the restart."""
-        effects = Effects()
+        effects = QueueEffects()
         settling.condemned(self.body, effects)
         return self._done(now_ms, effects)
 
-    def on_changed(self, settings: QueueSettings, now_ms: int) -> Effects:
+    def on_changed(self, settings: QueueSettings, now_ms: int) -> QueueEffects:
         """Apply changed settings, none of them hard to change."""
         self.body.settings = self.consumer_registry.settings = settings
-        return self._done(now_ms, Effects())
+        return self._done(now_ms, QueueEffects())
 
     def on_offered(
         self, stream: StreamId, pointers: tuple[Pointer, ...], now_ms: int, router: str = ""
-    ) -> Effects:
+    ) -> QueueEffects:
         """Add messages from a router; those that were added before are ignored."""
-        effects = Effects()
+        effects = QueueEffects()
         body = self.body
         self.admission.used(router, len(pointers), sum([each.size_bytes for each in pointers]))
         fresh = body.ledger.new(stream, pointers)
@@ -119,13 +119,13 @@ class Queue:
         *,
         is_exclusive: bool = False,
         subscriber: str | None = None,
-    ) -> Effects:
+    ) -> QueueEffects:
         """Add a consumer; a named subscriber of a fan-out is registered.
 
         Raises:
             InvalidRequest: the id is in use, or exclusive access conflicts with other consumers.
         """
-        effects = Effects()
+        effects = QueueEffects()
         body = self.body
         self.consumer_registry.check(consumer.id, is_exclusive=is_exclusive)
         if body.settings.mode is DeliveryMode.FANOUT:
@@ -138,26 +138,26 @@ class Queue:
         lane.consumers.add(consumer)
         return self._done(now_ms, effects)
 
-    def on_cancelled(self, consumer_id: str, now_ms: int) -> Effects:
+    def on_cancelled(self, consumer_id: str, now_ms: int) -> QueueEffects:
         """Cancel a consumer; it keeps its unsettled messages."""
         subscribers.leave(self.body, self.consumer_registry, consumer_id, now_ms)
-        return self._done(now_ms, Effects())
+        return self._done(now_ms, QueueEffects())
 
-    def on_gone(self, holder: str, now_ms: int) -> Effects:
+    def on_gone(self, holder: str, now_ms: int) -> QueueEffects:
         """Remove a consumer or session; its unsettled messages return to their positions."""
-        effects = Effects()
+        effects = QueueEffects()
         subscribers.leave(self.body, self.consumer_registry, holder, now_ms)
         settling.release(self.body, holder, now_ms, effects)
         return self._done(now_ms, effects)
 
-    def on_window(self, consumer_id: str, now_ms: int) -> Effects:
+    def on_window(self, consumer_id: str, now_ms: int) -> QueueEffects:
         """Continue after a session changed the window of a consumer, or its shared one."""
         consumer = self.consumer_registry.get(consumer_id)
         if consumer is not None:
             self.body.lanes[consumer.lane].consumers.mark_ready(consumer)
-        return self._done(now_ms, Effects())
+        return self._done(now_ms, QueueEffects())
 
-    def on_get(self, holder: str, now_ms: int, *, no_ack: bool = False) -> Effects:
+    def on_get(self, holder: str, now_ms: int, *, no_ack: bool = False) -> QueueEffects:
         """Deliver one message to a session; ``count`` is the number of messages left.
 
         Raises:
@@ -168,13 +168,13 @@ class Queue:
             raise InvalidRequest(
                 ErrorCode.INVALID_REQUEST, "a fan-out delivers to subscribers only"
             )
-        effects = Effects()
+        effects = QueueEffects()
         self.consumer_registry.used(now_ms)
         lane = body.lanes[ONLY_LANE]
         lane.wake(now_ms, DELIVERIES_PER_TURN_MAX)
         expired: list[QueuedItem] = []
         item = body.next_item(lane, now_ms, expired)
-        body.condemn(lane, expired, Reason.EXPIRED, now_ms, effects)
+        body.condemn(lane, expired, RemovalReason.EXPIRED, now_ms, effects)
         if item is not None and no_ack:
             effects.deliveries.append(body.delivery(holder, body.leases.number(), item))
             body.settle(lane, [item], None, effects)
@@ -193,52 +193,52 @@ class Queue:
         now_ms: int,
         *,
         multiple: bool = False,
-    ) -> Effects:
+    ) -> QueueEffects:
         """Settle deliveries of a holder; with ``multiple`` all of them up to the last one.
 
         ``count`` is the number of settled ones, ``unknown`` lists those it does not hold.
         """
-        effects = Effects()
+        effects = QueueEffects()
         settled = list(numbers)
         if multiple and settled:
             settled = self.body.leases.up_to(holder, max(settled))
         settling.settle(self.body, holder, settled, how, now_ms, effects)
         return self._done(now_ms, effects)
 
-    def on_dead_lettered(self, lane_id: int, sequences: Iterable[int], now_ms: int) -> Effects:
+    def on_dead_lettered(self, lane_id: int, sequences: Iterable[int], now_ms: int) -> QueueEffects:
         """Remove originals whose dead letters were appended or have no target."""
-        effects = Effects()
+        effects = QueueEffects()
         settling.dead_letter(self.body, lane_id, sequences, effects)
         return self._done(now_ms, effects)
 
-    def on_purged(self, now_ms: int, moved: Collection[int] | None = None) -> Effects:
+    def on_purged(self, now_ms: int, moved: Collection[int] | None = None) -> QueueEffects:
         """Remove messages that are not leased, or ``moved`` ones of them; ``count``: how many."""
-        effects = Effects()
+        effects = QueueEffects()
         overflow.purge(self.body, now_ms, effects, moved)
         return self._done(now_ms, effects)
 
-    def on_moved(self, stream: StreamId, offsets: Mapping[int, int], now_ms: int) -> Effects:
+    def on_moved(self, stream: StreamId, offsets: Mapping[int, int], now_ms: int) -> QueueEffects:
         """Update the positions of bodies that were appended again: sequence to offset."""
-        effects = Effects()
+        effects = QueueEffects()
         if offsets:
             places = tuple(sorted(offsets.items()))
             self.body.record(PointersMoved(self.body.id, stream, places), effects)
         return self._done(now_ms, effects)
 
-    def on_pressure(self, messages: int, now_ms: int) -> Effects:
+    def on_pressure(self, messages: int, now_ms: int) -> QueueEffects:
         """Drop the oldest messages to free memory; queues that refuse drop nothing."""
-        effects = Effects()
+        effects = QueueEffects()
         if not self.body.settings.overflow.needs_credit:
             overflow.drop_oldest(self.body, messages, 0, now_ms, effects)
         return self._done(now_ms, effects)
 
-    def on_time(self, now_ms: int) -> Effects:
+    def on_time(self, now_ms: int) -> QueueEffects:
         """Handle expired leases and other timers, and work that exceeded the limit of a turn."""
-        effects = Effects()
+        effects = QueueEffects()
         settling.take_back(self.body, now_ms, DELIVERIES_PER_TURN_MAX, effects)
         return self._done(now_ms, effects)
 
-    def _done(self, now_ms: int, effects: Effects) -> Effects:
+    def _done(self, now_ms: int, effects: QueueEffects) -> QueueEffects:
         """Finish any change: deliver, expire, enforce limits, notify."""
         body = self.body
         body.has_more = False

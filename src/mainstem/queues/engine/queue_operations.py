@@ -11,7 +11,7 @@ from itertools import groupby
 from mainstem.model.limits import DELIVERIES_PER_TURN_MAX, QUEUE_MESSAGES_MAX
 from mainstem.queues.admission.credit import Credit
 from mainstem.queues.engine.consumers import Consumer
-from mainstem.queues.engine.effects import DeadLetter, Deliver, Dropped, Effects
+from mainstem.queues.engine.effects import DeadLetter, Deliver, Dropped, QueueEffects
 from mainstem.queues.engine.leases import Lease, Leases
 from mainstem.queues.engine.subscriber_queue import MessageState, SubscriberQueue
 from mainstem.queues.engine.timers import Timers
@@ -21,7 +21,7 @@ from mainstem.queues.facts import (
     Acquired,
     Condemned,
     QueueFact,
-    Reason,
+    RemovalReason,
     Returned,
     Settled,
     pieces_of,
@@ -87,7 +87,7 @@ class QueueOperations:
             return Credit(free, None)
         return Credit(free, settings.max_length_bytes - (size_bytes or 0))
 
-    def record(self, fact: QueueFact, effects: Effects) -> None:
+    def record(self, fact: QueueFact, effects: QueueEffects) -> None:
         """Apply a fact; facts of queues that are not durable are not stored."""
         for piece in pieces_of(fact):
             self.ledger.replay(piece)
@@ -108,7 +108,7 @@ class QueueOperations:
         if item.pointer.expires_ms and item.reason is None:
             self.expiry.set((lane_id, item.sequence), item.pointer.expires_ms)
 
-    def dispatch(self, lane: SubscriberQueue, now_ms: int, effects: Effects) -> None:
+    def dispatch(self, lane: SubscriberQueue, now_ms: int, effects: QueueEffects) -> None:
         """Deliver ready messages to consumers with space."""
         acquired: list[int] = []
         settled: list[QueuedItem] = []
@@ -138,7 +138,7 @@ class QueueOperations:
         if acquired:
             self.record(Acquired(self.id, lane.id, spans_of(acquired)), effects)
         self.settle(lane, settled, None, effects)
-        self.condemn(lane, expired, Reason.EXPIRED, now_ms, effects)
+        self.condemn(lane, expired, RemovalReason.EXPIRED, now_ms, effects)
 
     def next_item(
         self, lane: SubscriberQueue, now_ms: int, expired: list[QueuedItem]
@@ -194,7 +194,13 @@ class QueueOperations:
         return live
 
     def give_back(
-        self, leases: list[Lease], now_ms: int, effects: Effects, *, is_failure: bool, delay_ms: int
+        self,
+        leases: list[Lease],
+        now_ms: int,
+        effects: QueueEffects,
+        *,
+        is_failure: bool,
+        delay_ms: int,
     ) -> None:
         """Return messages to their positions, delay them, or condemn them after the last attempt.
 
@@ -223,11 +229,11 @@ class QueueOperations:
             lane = self.lanes[lane_id]
             for item in items:
                 lane.put_back(item, now_ms)
-        self.condemn_leases(exhausted, Reason.ATTEMPTS, now_ms, effects)
-        self.condemn_leases(stale, Reason.EXPIRED, now_ms, effects)
+        self.condemn_leases(exhausted, RemovalReason.ATTEMPTS, now_ms, effects)
+        self.condemn_leases(stale, RemovalReason.EXPIRED, now_ms, effects)
 
     def condemn_leases(
-        self, leases: list[Lease], reason: Reason, now_ms: int, effects: Effects
+        self, leases: list[Lease], reason: RemovalReason, now_ms: int, effects: QueueEffects
     ) -> None:
         """Condemn messages of ended leases."""
         for lane, group in groupby(sorted(leases, key=_by_lane), key=lambda lease: lease.lane):
@@ -237,9 +243,9 @@ class QueueOperations:
         self,
         lane: SubscriberQueue,
         items: list[QueuedItem],
-        reason: Reason,
+        reason: RemovalReason,
         now_ms: int,
-        effects: Effects,
+        effects: QueueEffects,
     ) -> None:
         """Stop delivering messages of a lane; without a dead letter exchange they are removed."""
         if not items:
@@ -269,8 +275,8 @@ class QueueOperations:
         self,
         lane: SubscriberQueue,
         items: list[QueuedItem],
-        reason: Reason | None,
-        effects: Effects,
+        reason: RemovalReason | None,
+        effects: QueueEffects,
     ) -> None:
         """Remove messages of a lane."""
         if not items:
@@ -288,7 +294,9 @@ class QueueOperations:
         messages, size_bytes = self.dying
         self.dying = Credit(messages + sign, (size_bytes or 0) + sign * message.pointer.size_bytes)
 
-    def note_dropped(self, items: list[QueuedItem], reason: Reason, effects: Effects) -> None:
+    def note_dropped(
+        self, items: list[QueuedItem], reason: RemovalReason, effects: QueueEffects
+    ) -> None:
         """Report removed messages to the metrics."""
         size_bytes = sum(item.pointer.size_bytes for item in items)
         effects.dropped.append(Dropped(self.id, reason, len(items), size_bytes))

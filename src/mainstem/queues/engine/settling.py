@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainstem.queues.engine.effects import Effects, LeaseLost
+from mainstem.queues.engine.effects import LeaseLost, QueueEffects
 from mainstem.queues.engine.queue_operations import QueueOperations
-from mainstem.queues.facts import ALL_LANES, Reason, Settled, spans_of
+from mainstem.queues.facts import ALL_LANES, RemovalReason, Settled, spans_of
 
 if TYPE_CHECKING:
     from mainstem.queues.engine.leases import Lease
@@ -29,7 +29,7 @@ class Settlement(Struct, frozen=True):
     outcome: SettlementOutcome
     is_failure: bool = False
     delay_ms: int = -1
-    reason: Reason = Reason.REJECTED
+    reason: RemovalReason = RemovalReason.REJECTED
 
 
 ACKNOWLEDGE = Settlement(SettlementOutcome.ACKNOWLEDGE)
@@ -46,7 +46,7 @@ def settle(
     numbers: Iterable[int],
     how: Settlement,
     now_ms: int,
-    effects: Effects,
+    effects: QueueEffects,
 ) -> None:
     """Settle deliveries of a holder; those that it does not hold are listed in ``unknown``."""
     ended: list[Lease] = []
@@ -70,12 +70,12 @@ def settle(
         body.give_back(live, now_ms, effects, is_failure=how.is_failure, delay_ms=how.delay_ms)
 
 
-def release(body: QueueOperations, holder: str, now_ms: int, effects: Effects) -> None:
+def release(body: QueueOperations, holder: str, now_ms: int, effects: QueueEffects) -> None:
     """Return all messages of a holder to their positions."""
     settle(body, holder, body.leases.of(holder), RELEASE, now_ms, effects)
 
 
-def take_back(body: QueueOperations, now_ms: int, limit: int, effects: Effects) -> None:
+def take_back(body: QueueOperations, now_ms: int, limit: int, effects: QueueEffects) -> None:
     """End expired leases: the attempt failed, and the message goes to another consumer."""
     overdue = body.leases.overdue(now_ms, limit)
     if not overdue:
@@ -84,7 +84,7 @@ def take_back(body: QueueOperations, now_ms: int, limit: int, effects: Effects) 
     body.give_back(body.end(overdue), now_ms, effects, is_failure=True, delay_ms=-1)
 
 
-def condemned(body: QueueOperations, effects: Effects) -> None:
+def condemned(body: QueueOperations, effects: QueueEffects) -> None:
     """Make all dead letters due that are not known to have been appended."""
     for lane in body.lanes.values():
         dying = [item for item in lane.ledger.items.values() if item.reason is not None]
@@ -95,10 +95,10 @@ def condemned(body: QueueOperations, effects: Effects) -> None:
 
 
 def dead_letter(
-    body: QueueOperations, lane_id: int, sequences: Iterable[int], effects: Effects
+    body: QueueOperations, lane_id: int, sequences: Iterable[int], effects: QueueEffects
 ) -> None:
     """Remove the originals of appended dead letters; repeated calls have no effect."""
-    by_reason: dict[Reason, list[int]] = {}
+    by_reason: dict[RemovalReason, list[int]] = {}
     lane = body.lanes.get(lane_id)
     for sequence in sequences:
         item: QueuedItem | None = None

@@ -1,8 +1,8 @@
 """The queues whose names hash to one internal stream: declare, find, delete, timers.
 
-    on_declare ─┐                        ┌─▶ Queue ─▶ Effects ─▶ after(queue) ─▶ alarms, memory
-    on_delete   ├─▶ QueueStateTable (facts) ───┤
-    need(name) ─┘                        └─▶ on_time: queues that are due, expired, unused
+    on_declare ─┐                           ┌─▶ Queue ─▶ QueueEffects ─▶ after(queue) ─▶ alarms
+    on_delete   ├─▶ QueueStateTable (facts) ┤                                        └─▶ memory
+    need(name) ─┘                           └─▶ on_time: queues that are due, expired, unused
 
 The node that writes the stream owns its queues. Queues that are exclusive or not durable are in
 the table as well but are not stored as facts: they are lost with the node.
@@ -15,7 +15,7 @@ from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUES_PER_SHARD_MAX
 from mainstem.queues.admission.watermarks import Pressure, Watermarks
 from mainstem.queues.declaration import OnDifference, merged_settings
-from mainstem.queues.engine.effects import ConsumerCancelled, Effects, QueueGone
+from mainstem.queues.engine.effects import ConsumerCancelled, QueueEffects, QueueGone
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.timers import Timers
 from mainstem.queues.facts import QueueChanged, QueueDeclared, QueueDeleted, QueueFact
@@ -87,9 +87,9 @@ class QueueShard:
             )
         return number, self._queues[number]
 
-    def on_recovered(self, now_ms: int) -> Effects:
+    def on_recovered(self, now_ms: int) -> QueueEffects:
         """Recover all queues after the shard was rebuilt from its stream."""
-        effects = Effects()
+        effects = QueueEffects()
         for number, queue in list(self._queues.items()):
             merge(effects, self.after(number, queue.on_recovered(now_ms), now_ms))
         return effects
@@ -102,13 +102,13 @@ class QueueShard:
         *,
         connection: str = "",
         policy: OnDifference = OnDifference.FAIL,
-    ) -> tuple[DeclareResult, Effects]:
+    ) -> tuple[DeclareResult, QueueEffects]:
         """Declare a queue.
 
         Raises:
             InvalidRequest: it exists and differs, or its settings are invalid.
         """
-        effects = Effects()
+        effects = QueueEffects()
         known = self._state.names.get(name)
         if known is None:
             return self._create(name, settings, connection, now_ms, effects), effects
@@ -130,7 +130,7 @@ class QueueShard:
         connection: str = "",
         if_unused: bool = False,
         if_empty: bool = False,
-    ) -> Effects:
+    ) -> QueueEffects:
         """Delete a queue; ``count`` is the number of messages that were ready.
 
         Raises:
@@ -145,21 +145,21 @@ class QueueShard:
             raise InvalidRequest(
                 ErrorCode.QUEUE_NOT_EMPTY, f"queue '{name.name}' not empty", subject=name.name
             )
-        effects = Effects()
+        effects = QueueEffects()
         self._delete(number, effects)
         return effects
 
-    def on_connection_gone(self, connection: str, now_ms: int) -> Effects:
+    def on_connection_gone(self, connection: str, now_ms: int) -> QueueEffects:
         """Delete the exclusive queues of a closed connection."""
-        effects = Effects()
+        effects = QueueEffects()
         for number in sorted(self._exclusive.get(connection, ())):
             self._delete(number, effects)
         self._weigh(effects, now_ms)
         return effects
 
-    def on_time(self, now_ms: int) -> Effects:
+    def on_time(self, now_ms: int) -> QueueEffects:
         """Run the queues that are due, and delete expired ones."""
-        effects = Effects()
+        effects = QueueEffects()
         for number in self._due.due(now_ms, len(self._due)):
             queue = self._queues[number]
             expires_ms = queue.consumer_registry.expires_at_ms()
@@ -173,7 +173,7 @@ class QueueShard:
         """When ``on_time`` has to be called."""
         return self._due.next_ms()
 
-    def after(self, number: int, effects: Effects, now_ms: int) -> Effects:
+    def after(self, number: int, effects: QueueEffects, now_ms: int) -> QueueEffects:
         """Update timer and memory after a request to a queue, and delete it if it is unused."""
         queue = self._queues.get(number)
         if queue is None:
@@ -202,7 +202,7 @@ class QueueShard:
         settings: QueueSettings,
         connection: str,
         now_ms: int,
-        effects: Effects,
+        effects: QueueEffects,
     ) -> DeclareResult:
         check_name(name.name, "queue")
         check_settings(settings)
@@ -221,7 +221,7 @@ class QueueShard:
         self.after(number, effects, now_ms)
         return self._described(number, is_new=True)
 
-    def _delete(self, number: int, effects: Effects) -> None:
+    def _delete(self, number: int, effects: QueueEffects) -> None:
         queue = self._queues.pop(number)
         self._due.cancel(number)
         effects.count += queue.body.ready_count
@@ -241,12 +241,12 @@ class QueueShard:
         queue = self._queues[number]
         return DeclareResult(number, queue.body.ready_count, len(queue.consumer_registry), is_new)
 
-    def _record(self, fact: QueueFact, effects: Effects, *, is_kept: bool) -> None:
+    def _record(self, fact: QueueFact, effects: QueueEffects, *, is_kept: bool) -> None:
         self._state.replay(fact)
         if is_kept:
             effects.facts.append(fact)
 
-    def _weigh(self, effects: Effects, now_ms: int) -> None:
+    def _weigh(self, effects: QueueEffects, now_ms: int) -> None:
         """Update the memory pressure; at overflow drop messages of the largest queues."""
         used_bytes = self._messages * ITEM_BYTES
         if self._watermarks.on_used(used_bytes) is not Pressure.OVERFLOW:
@@ -269,7 +269,7 @@ class QueueShard:
         self._watermarks.on_used(self._messages * ITEM_BYTES)
 
 
-def merge(effects: Effects, more: Effects) -> None:
+def merge(effects: QueueEffects, more: QueueEffects) -> None:
     """Append the effects of ``more``, except its count."""
     effects.facts += more.facts
     effects.deliveries += more.deliveries

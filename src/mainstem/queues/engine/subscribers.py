@@ -8,7 +8,7 @@ removed at once. Dead letters of a subscriber are appended before its lane is cl
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import QUEUE_SUBSCRIBERS_MAX
 from mainstem.queues.engine.consumer_registry import ConsumerRegistry
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_operations import QueueOperations
 from mainstem.queues.engine.subscriber_queue import SubscriberQueue
 from mainstem.queues.facts import ALL_LANES, ONLY_LANE, LaneClosed, LaneOpened
@@ -16,7 +16,7 @@ from mainstem.queues.settings import DeliveryMode
 
 
 def lane_for(
-    body: QueueOperations, subscriber: str, now_ms: int, effects: Effects, *, is_named: bool
+    body: QueueOperations, subscriber: str, now_ms: int, effects: QueueEffects, *, is_named: bool
 ) -> SubscriberQueue:
     """The lane of a consumer; a fan-out opens one for a new subscriber."""
     if not body.ledger.is_fanout:
@@ -33,7 +33,9 @@ def lane_for(
     return body.add_lane(number, now_ms)
 
 
-def close_lane(body: QueueOperations, lane: SubscriberQueue, now_ms: int, effects: Effects) -> None:
+def close_lane(
+    body: QueueOperations, lane: SubscriberQueue, now_ms: int, effects: QueueEffects
+) -> None:
     """Remove a subscriber; messages that only it had go to the remaining ones."""
     del body.lanes[lane.id]
     for sequence in lane.ledger.items:
@@ -42,7 +44,7 @@ def close_lane(body: QueueOperations, lane: SubscriberQueue, now_ms: int, effect
     body.record(LaneClosed(body.id, lane.id), effects)
     for sequence in lane.ledger.items:
         message = body.ledger.messages.get(sequence)
-        if message is not None and not message.owed:
+        if message is not None and not message.pending_lanes:
             body.time(ALL_LANES, message)
     for other in body.lanes.values():
         for sequence in sorted(other.ledger.items.keys() - known[other.id]):
@@ -71,7 +73,7 @@ def absent_until_ms(body: QueueOperations, lane: SubscriberQueue) -> int | None:
     return None if lane.ledger.is_named else lane.absent_since_ms + body.settings.absence_ms
 
 
-def close_absent(body: QueueOperations, now_ms: int, effects: Effects) -> None:
+def close_absent(body: QueueOperations, now_ms: int, effects: QueueEffects) -> None:
     """Close the lanes of subscribers that were absent for too long."""
     for lane in list(body.lanes.values()):
         until_ms = absent_until_ms(body, lane)

@@ -114,12 +114,12 @@ class QueuePublisher:
         """Publish; see the broker API."""
         self._context.counts.published += 1
         try:
-            space = self._context.find(self._namespace)
+            host = self._context.find(self._namespace)
         except Unavailable as error:
             self.refuse((token,), error)
             return
         try:
-            self._publish(space, exchange, message, routing, token)
+            self._publish(host, exchange, message, routing, token)
         except InvalidRequest:
             # Another node may have the exchange: only a node with a valid lease can decide.
             lapse = self._context.lapse
@@ -129,14 +129,14 @@ class QueuePublisher:
 
     def _publish(
         self,
-        space: PublishTarget | None,
+        host: PublishTarget | None,
         exchange: str,
         message: Message,
         routing: Routing,
         token: int,
     ) -> None:
-        if space is not None:
-            space.publish(self, exchange, message, routing, token)
+        if host is not None:
+            host.publish(self, exchange, message, routing, token)
         elif exchange in PREDECLARED_NAMES:
             self.unrouted(token)
         else:
@@ -148,10 +148,10 @@ class QueuePublisher:
         self, exchange: str, messages: Sequence[Message], routing: Routing, first: int
     ) -> None:
         """Publish messages with the same routing; see the broker API."""
-        space = None
+        host = None
         with contextlib.suppress(Unavailable):  # each is refused below
-            space = self._context.find(self._namespace)
-        if space is not None and space.publish_many(self, exchange, messages, routing, first):
+            host = self._context.find(self._namespace)
+        if host is not None and host.publish_many(self, exchange, messages, routing, first):
             self._context.counts.published += len(messages)
             return
         for token, message in enumerate(messages, first):
@@ -192,16 +192,16 @@ class QueuePublisher:
     def refuse(self, tokens: Sequence[int], error: MainstemError) -> None:
         """Report messages that were not stored."""
         self._context.counts.refused += len(tokens)
-        owed = [token for token in tokens if token >= 0]
-        if owed and self._settled is not None:
-            self._settled(owed, Published(PublishStatus.REFUSED, is_routed=False, error=error))
+        awaited = [token for token in tokens if token >= 0]
+        if awaited and self._settled is not None:
+            self._settled(awaited, Published(PublishStatus.REFUSED, is_routed=False, error=error))
 
     def give_up(self, tokens: Sequence[int], error: MainstemError) -> None:
         """Report messages whose outcome is unknown."""
         self._context.counts.refused += len(tokens)
-        owed = [token for token in tokens if token >= 0]
-        if owed and self._settled is not None:
-            self._settled(owed, Published(PublishStatus.UNKNOWN, is_routed=False, error=error))
+        awaited = [token for token in tokens if token >= 0]
+        if awaited and self._settled is not None:
+            self._settled(awaited, Published(PublishStatus.UNKNOWN, is_routed=False, error=error))
 
     def park(self) -> None:
         """Count one more parked message."""

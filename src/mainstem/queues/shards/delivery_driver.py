@@ -12,13 +12,13 @@ from mainstem.queues.api_types import Delivery
 from mainstem.queues.context import QueuesContext
 from mainstem.queues.engine.effects import Deliver
 from mainstem.queues.engine.settling import Settlement, SettlementOutcome
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import RemovalReason
 from mainstem.queues.shards.subscription_driver import DeliveryHolder, QueueSubscription
 
 # How often held deliveries are tried again.
 HELD_RETRY_S = 0.05
 
-_TRIMMED = Settlement(SettlementOutcome.REJECT, reason=Reason.TRIMMED)
+_TRIMMED = Settlement(SettlementOutcome.REJECT, reason=RemovalReason.TRIMMED)
 
 
 class ShardDeliveries:

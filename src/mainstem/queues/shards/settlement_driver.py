@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from mainstem.queues.counts import QueueCounts
-from mainstem.queues.engine.effects import Effects
+from mainstem.queues.engine.effects import QueueEffects
 from mainstem.queues.engine.queue_machine import Queue
 from mainstem.queues.engine.settling import SettlementOutcome
 from mainstem.queues.engine.shard import QueueShard
@@ -18,7 +18,7 @@ class EffectSink(Protocol):
         """The time of the queue clock."""
         ...
 
-    def take(self, number: int, effects: Effects) -> Effects:
+    def take(self, number: int, effects: QueueEffects) -> QueueEffects:
         """Carry out the effects of a request to a queue in this turn."""
         ...
 

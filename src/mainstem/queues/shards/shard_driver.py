@@ -1,7 +1,7 @@
 """The driver of one shard of queues: carries out the effects of its queues once per turn.
 
-    offer, consume, settle, … ─▶ QueueShard ─▶ Effects
-    Effects ─▶ store the facts ─▶ deliver ─▶ dead-letter ─▶ notify ─▶ set the timer
+    offer, consume, settle, … ─▶ QueueShard ─▶ QueueEffects
+    QueueEffects ─▶ store the facts ─▶ deliver ─▶ dead-letter ─▶ notify ─▶ set the timer
 
 Guarantees: facts are written before dependent effects are carried out, all facts of a turn in one
 append; routers learn that pointers are stored once their facts are committed. If facts cannot be
@@ -22,11 +22,11 @@ from mainstem.queues.engine.effects import (
     AdmissionChanged,
     ConsumerCancelled,
     DeadLetter,
-    Effects,
+    QueueEffects,
     QueueGone,
 )
 from mainstem.queues.engine.shard import QueueShard, merge
-from mainstem.queues.facts import Reason
+from mainstem.queues.facts import RemovalReason
 from mainstem.queues.routing.router import Offer
 from mainstem.queues.settings import QueueName
 from mainstem.queues.shards.delivery_driver import ShardDeliveries
@@ -95,8 +95,8 @@ class QueueShardDriver:
         self.deliveries = ShardDeliveries(context.queues, lambda: live.lapse)
         self.settlements = PendingSettlements(self.shard, context.queues.counts, context.windows)
         self._timer = ShardTimer(self._on_time)
-        self._effects = Effects()
-        self._space_facts: list[ShardFact] = []
+        self._effects = QueueEffects()
+        self._host_facts: list[ShardFact] = []
         self._stored: list[tuple[OfferSource, str, int]] = []
         self._turn: asyncio.Handle | None = None
         self._pressure = self.shard.pressure
@@ -107,7 +107,7 @@ class QueueShardDriver:
         """The time of the queue clock."""
         return self._context.queues.clock.now_ms()
 
-    def take(self, number: int, effects: Effects) -> Effects:
+    def take(self, number: int, effects: QueueEffects) -> QueueEffects:
         """Carry out the effects of a request to a queue in this turn."""
         self.shard.after(number, effects, self.now_ms())
         self.carry_out(effects)
@@ -124,7 +124,7 @@ class QueueShardDriver:
             effects = queue.on_offered(offer.stream, offer.pointers, self.now_ms(), source.label)
         except InvalidRequest as error:
             _log.warning("queue '%s' refuses messages of %s: %s", offer.queue, source.label, error)
-            self._context.queues.counts.dropped[Reason.OVERFLOW] += len(offer.pointers)
+            self._context.queues.counts.dropped[RemovalReason.OVERFLOW] += len(offer.pointers)
             source.on_stored(offer.queue, until)
             return
         if queue.body.settings.is_kept:
@@ -142,7 +142,7 @@ class QueueShardDriver:
         """Apply all settlements since the last turn to their queues."""
         self.settlements.apply_all(self)
 
-    def carry_out(self, effects: Effects) -> None:
+    def carry_out(self, effects: QueueEffects) -> None:
         """Carry out effects in this turn of the loop."""
         for notice in effects.notices:
             # Immediately: a queue of the same name may be declared in this turn.
@@ -153,7 +153,7 @@ class QueueShardDriver:
 
     def store(self, fact: ShardFact) -> None:
         """Store a fact of a virtual host in this turn."""
-        self._space_facts.append(fact)
+        self._host_facts.append(fact)
         self._schedule()
 
     def run_turn(self) -> None:
@@ -164,9 +164,9 @@ class QueueShardDriver:
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        effects, self._effects = self._effects, Effects()
-        facts: list[ShardFact] = [*effects.facts, *self._space_facts]
-        self._space_facts = []
+        effects, self._effects = self._effects, QueueEffects()
+        facts: list[ShardFact] = [*effects.facts, *self._host_facts]
+        self._host_facts = []
         if not self._write(facts):
             return
         self._notify_routers()
@@ -224,7 +224,7 @@ class QueueShardDriver:
         if self.live.when_safe(committed):
             committed(None)
 
-    def _notify(self, effects: Effects) -> None:
+    def _notify(self, effects: QueueEffects) -> None:
         hosts, counts = self._context.hosts, self._context.queues.counts
         for dropped in effects.dropped:
             counts.dropped[dropped.reason] += dropped.messages

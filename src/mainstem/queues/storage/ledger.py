@@ -28,7 +28,7 @@ from mainstem.queues.facts import (
     PointersAdded,
     PointersMoved,
     QueueFact,
-    Reason,
+    RemovalReason,
     Returned,
     Settled,
     SourcesPassed,
@@ -49,7 +49,7 @@ class QueuedItem(Struct, gc=False, eq=False):
     visible_ms: int
     acquired: int = 0
     failures: int = 0
-    reason: Reason | None = None
+    reason: RemovalReason | None = None
     reason_ms: int = 0
     place: int = 0
 
@@ -67,11 +67,11 @@ class QueuedItem(Struct, gc=False, eq=False):
 class FanoutMessage(QueuedItem, gc=False, eq=False):
     """A message of a fan-out: how many lanes have it, and whether one has settled it."""
 
-    owed: int = 0
+    pending_lanes: int = 0
     is_handled: bool = False
 
     def kept(self) -> tuple[Any, ...]:
-        """The fields in a snapshot; ``owed`` follows from the lanes."""
+        """The fields in a snapshot; ``pending_lanes`` follows from the lanes."""
         return (*super().kept(), self.is_handled)
 
 
@@ -198,7 +198,7 @@ class QueueLedger:
             _restore(item, kept)
             items[item.sequence] = item
             if self.is_fanout:
-                self.messages[item.sequence].owed += 1
+                self.messages[item.sequence].pending_lanes += 1
             else:
                 self.total_bytes += item.pointer.size_bytes
 
@@ -215,7 +215,7 @@ class QueueLedger:
                 message = self.messages[sequence] = FanoutMessage(
                     sequence, stream, pointer, visible_ms
                 )
-                message.owed = len(lanes)
+                message.pending_lanes = len(lanes)
             self.total_bytes += pointer.size_bytes
             sequence += 1
         self.next_sequence = sequence
@@ -245,7 +245,7 @@ class QueueLedger:
             for sequence in range(start, until):
                 yield items[sequence]
 
-    def _condemn(self, lane: int, spans: Spans, reason: Reason, at_ms: int) -> None:
+    def _condemn(self, lane: int, spans: Spans, reason: RemovalReason, at_ms: int) -> None:
         for item in self._each(lane, spans):
             item.reason = reason
             item.reason_ms = at_ms
@@ -256,7 +256,7 @@ class QueueLedger:
         """Remove the message from all lanes."""
         for lane in self.lanes.values():
             lane.items.pop(sequence, None)
-        self.messages[sequence].owed = 0
+        self.messages[sequence].pending_lanes = 0
 
     def _settle(self, lane: int, spans: Spans) -> None:
         if lane == ALL_LANES:
@@ -272,9 +272,9 @@ class QueueLedger:
                     self.total_bytes -= item.pointer.size_bytes
                     continue
                 message = self.messages[sequence]
-                message.owed -= 1
+                message.pending_lanes -= 1
                 message.is_handled = True
-                if not message.owed:
+                if not message.pending_lanes:
                     self._gone(sequence)
 
     def _gone(self, sequence: int) -> None:
@@ -284,15 +284,15 @@ class QueueLedger:
         opened = self.lanes[lane] = SubscriberLedger(lane, subscriber, is_named=is_named)
         self.next_lane = lane + 1
         for message in self.messages.values():
-            if not message.owed and message.reason is None:
+            if not message.pending_lanes and message.reason is None:
                 self._claim(opened, message)
 
     def _close(self, lane: int) -> None:
         closed = self.lanes.pop(lane)
         for sequence in closed.items:
             message = self.messages[sequence]
-            message.owed -= 1
-            if message.owed:
+            message.pending_lanes -= 1
+            if message.pending_lanes:
                 continue
             if message.is_handled:
                 self._gone(sequence)
@@ -305,7 +305,7 @@ class QueueLedger:
         pointer = message.pointer
         item = QueuedItem(message.sequence, message.stream, pointer, pointer.visible_ms)
         lane.items[message.sequence] = item
-        message.owed += 1
+        message.pending_lanes += 1
 
 
 def _pieces(name: str, lane: int | None, items: Any) -> Iterator[dict[str, Any]]:
@@ -330,5 +330,5 @@ def _placed(kept: Any) -> tuple[int, StreamId, Pointer, int]:
 
 def _restore(item: QueuedItem, kept: Any) -> None:
     item.acquired, item.failures, item.visible_ms = kept[3:6]
-    item.reason = None if kept[6] is None else Reason(kept[6])
+    item.reason = None if kept[6] is None else RemovalReason(kept[6])
     item.reason_ms = kept[7]

@@ -128,7 +128,7 @@ def records_between(writer: StreamWriter, start: int, until: int) -> Iterator[Re
         Corrupt: the bytes are damaged.
         InvalidRequest: the offset no longer exists.
     """
-    aborted = _Aborted(writer, start, until)
+    aborted = _AbortedTransactions(writer, start, until)
     at = start
     while at < until:
         stored = writer.read(at, max_bytes=READ_BYTES, committed_only=False, min_one=True)
@@ -150,7 +150,7 @@ def records_between(writer: StreamWriter, start: int, until: int) -> Iterator[Re
         at = reached
 
 
-class _Aborted:
+class _AbortedTransactions:
     """The aborted transactions in a part of a stream."""
 
     def __init__(self, writer: StreamWriter, start: int, until: int) -> None:

@@ -1,8 +1,8 @@
 """The durable state of one virtual host: exchanges, bindings, their topics, routing cursors.
 
 Facts of the topology and of routers do not name their virtual host, so they are stored as
-``SpaceFact``s. A snapshot has parts, and is valid once the last one is there: one that a crash cut
-short is ignored, and the facts before it stay valid.
+``VirtualHostFact``s. A snapshot has parts, and is valid once the last one is there: one that a
+crash cut short is ignored, and the facts before it stay valid.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class TopicLeft(Struct, frozen=True, tag="topic-left", array_like=True):
     exchange: str
 
 
-InSpace = (
+VirtualHostChange = (
     ExchangeDeclared
     | ExchangeDeleted
     | Bound
@@ -51,20 +51,20 @@ InSpace = (
 )
 
 
-class SpaceFact(Struct, frozen=True, tag="space", array_like=True):
+class VirtualHostFact(Struct, frozen=True, tag="space", array_like=True):
     """A fact of one virtual host."""
 
     namespace: str
-    fact: InSpace
+    fact: VirtualHostChange
 
 
-class SpacePart(Struct, frozen=True, tag="space-part", array_like=True):
+class VirtualHostSnapshotPart(Struct, frozen=True, tag="space-part", array_like=True):
     """A part of a virtual host's complete state."""
 
     namespace: str
     part: int
     is_last: bool
-    facts: tuple[InSpace, ...]
+    facts: tuple[VirtualHostChange, ...]
 
 
 class RoutingProgress:
@@ -87,7 +87,7 @@ class VirtualHostState:
         self.topics: dict[str, TopicTaken] = {}
         self.positions: dict[StreamId, RoutingProgress] = {}
 
-    def replay(self, fact: InSpace) -> None:
+    def replay(self, fact: VirtualHostChange) -> None:
         """Apply a stored fact."""
         match fact:
             case TopicTaken(exchange):
@@ -106,13 +106,13 @@ class VirtualHostState:
         """Remove a stream."""
         self.positions.pop(stream, None)
 
-    def snapshot(self) -> Iterator[tuple[InSpace, ...]]:
+    def snapshot(self) -> Iterator[tuple[VirtualHostChange, ...]]:
         """Facts that rebuild this state from an empty one, in pieces."""
         facts = chain(self.topology.snapshot(), self.topics.values(), self._positions())
         while piece := tuple(islice(facts, _PART_FACTS)):
             yield piece
 
-    def _positions(self) -> Iterator[InSpace]:
+    def _positions(self) -> Iterator[VirtualHostChange]:
         for stream, position in self.positions.items():
             yield CursorMoved(stream, position.cursor, position.version)
             yield from position.marks

@@ -24,7 +24,6 @@ from mainstem.security.authentication import passwords, tokens
 from mainstem.security.authentication.lockout import Lockout
 from mainstem.security.authentication.passwords import Credentials, PasswordCache
 from mainstem.security.authentication.sasl import (
-    Challenge,
     CheckBearer,
     CheckPassword,
     LoginProven,
@@ -32,6 +31,7 @@ from mainstem.security.authentication.sasl import (
     Mechanism,
     OauthBearer,
     Plain,
+    SendChallenge,
     refuse,
 )
 from mainstem.security.authentication.scram import CredentialLookup, ScramServer
@@ -313,7 +313,7 @@ class SaslExchange:
         step = self._machine.step(data)
         if isinstance(self._machine, ScramServer):
             self._logins.check_lock(self._machine.user, self._address)
-        if isinstance(step, Challenge):
+        if isinstance(step, SendChallenge):
             return step.data, None
         if isinstance(step, LoginProven):
             return step.data, self._logins.by_scram(step, self.mechanism)

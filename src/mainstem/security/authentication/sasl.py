@@ -2,9 +2,9 @@
 
 Pure. A machine takes what the client sent and returns the next step:
 
-    Challenge     send this and wait for more
-    CheckPassword, CheckBearer      the driver checks it, which may take a while
-    LoginProven        the client has proven its identity
+    SendChallenge                send this and wait for more
+    CheckPassword, CheckBearer   the driver checks it, which may take a while
+    LoginProven                  the client has proven its identity
 
 Anything else raises ``LoginRefused``; the client does not learn which part was wrong.
 """
@@ -34,7 +34,7 @@ class LoginRefused(InvalidRequest):
         self.unseen = unseen
 
 
-class Challenge(Struct, frozen=True):
+class SendChallenge(Struct, frozen=True):
     """Send this to the client; the exchange continues."""
 
     data: bytes
@@ -62,7 +62,7 @@ class LoginProven(Struct, frozen=True):
     by_token: bool = False
 
 
-Step = Challenge | CheckPassword | CheckBearer | LoginProven
+Step = SendChallenge | CheckPassword | CheckBearer | LoginProven
 
 
 class Mechanism(Protocol):
@@ -116,10 +116,10 @@ class OauthBearer:
             refuse("no bearer token")
         return CheckBearer(token.strip(), unescaped(authzid.removeprefix("a=")))
 
-    def explained(self) -> Challenge:
+    def explained(self) -> SendChallenge:
         """The error message to the client for a token that was not accepted."""
         self._explained = True
-        return Challenge(b'{"status":"invalid_token"}')
+        return SendChallenge(b'{"status":"invalid_token"}')
 
 
 def text_of(data: bytes) -> str:

@@ -16,8 +16,8 @@ from typing import Final
 from mainstem.model import scram
 from mainstem.model.scram import ScramCredential
 from mainstem.security.authentication.sasl import (
-    Challenge,
     LoginProven,
+    SendChallenge,
     Step,
     refuse,
     text_of,
@@ -63,7 +63,7 @@ class ScramServer:
             return self._first(text_of(data))
         return self._final(text_of(data), self._credential)
 
-    def _first(self, message: str) -> Challenge:
+    def _first(self, message: str) -> SendChallenge:
         flag, comma, rest = message.partition(",")
         authzid, comma2, bare = rest.partition(",")
         if flag not in ("n", "y") or not (comma and comma2):
@@ -91,7 +91,7 @@ class ScramServer:
         salt = base64.b64encode(self._credential.salt).decode()
         reply = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._auth_message = f"{bare},{reply}"
-        return Challenge(reply.encode())
+        return SendChallenge(reply.encode())
 
     def _final(self, message: str, credential: ScramCredential) -> LoginProven:
         without_proof, comma, proof = message.rpartition(",")

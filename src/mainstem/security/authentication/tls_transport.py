@@ -101,7 +101,7 @@ class TlsContexts:
         self.context = make_context(settings)
         self.context.sni_callback = self._hand_over
 
-    def look_again(self) -> bool:
+    def reload_if_changed(self) -> bool:
         """Load changed files; returns whether there were any."""
         try:
             stamps = self._read_stamps()
@@ -119,7 +119,7 @@ class TlsContexts:
         """Check for changes as long as the node runs."""
         while True:
             await asyncio.sleep(every_s)
-            self.look_again()
+            self.reload_if_changed()
 
     def _hand_over(self, connection: Any, _name: str | None, _context: Any) -> None:
         connection.context = self._newest

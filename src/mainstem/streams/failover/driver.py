@@ -35,9 +35,9 @@ from mainstem.streams.replica.messages import (
     AskBatches,
     AskFence,
     AskState,
-    Batches,
+    BatchesReply,
     Promised,
-    Refused,
+    ReplicaRefused,
     decode,
     encode,
     key_of,
@@ -79,28 +79,28 @@ class FailOverDriver:
         self._replicas = replicas
         self._topic = topic
         self._stream = stream
-        self._facts = stream.last
+        self._range_info = stream.last
         self._key = key_of(stream.id, stream.last.index)
         self._directories = {node: directory_of(stream.last, node) for node in stream.last.replicas}
         settings = FailOverSettings(unclean_after_ms=UNCLEAN_AFTER_MS if unclean else None)
         catalogue = context.placement.catalogue
-        up = sum(catalogue.is_live(node) for node in self._facts.replicas)
-        if up < self._facts.acks_needed:
+        up = sum(catalogue.is_live(node) for node in self._range_info.replicas)
+        if up < self._range_info.acks_needed:
             # The others are known to be dead: no copies can be made meanwhile.
             settings = replace(settings, lone_after_ms=LONE_AMONG_DEAD_MS)
         taken = TakeoverRange(
             OpenRange(
                 stream.id,
-                self._facts.index,
-                self._facts.epoch,
-                self._facts.start,
-                self._facts.replicas,
+                self._range_info.index,
+                self._range_info.epoch,
+                self._range_info.start,
+                self._range_info.replicas,
             ),
             stream.epoch,
             context.node,
             self._directories,
         )
-        self._machine = FailOver(taken, policy_of(self._facts), settings, context.now_ms())
+        self._machine = FailOver(taken, policy_of(self._range_info), settings, context.now_ms())
         # Results of requests to nodes; an error is one that is no node's refusal.
         self._happened: asyncio.Queue[FailOverEffects | BaseException] = asyncio.Queue()
         self._busy: dict[tuple[str, NodeId], asyncio.Task[None]] = {}
@@ -151,12 +151,12 @@ class FailOverDriver:
 
     async def _seal(self, point: SealPoint) -> Stream | None:
         context = self._context
-        log = self._replicas.registry.hold(self._topic, self._stream, self._facts).log
+        log = self._replicas.registry.hold(self._topic, self._stream, self._range_info).log
         request = SealRequest(
             uuid4().hex,
             range_end(
                 self._stream,
-                self._facts,
+                self._range_info,
                 log,
                 point,
                 (self._stream.epoch, context.clock.wall_ms()),
@@ -207,14 +207,14 @@ class FailOverDriver:
         elif answer.fenced_by is not None:
             self._happened.put_nowait(self._machine.on_fenced(answer.fenced_by))
 
-    async def _ask_fence(self, node: NodeId, asked: AskFence) -> Promised | Refused:
+    async def _ask_fence(self, node: NodeId, asked: AskFence) -> Promised | ReplicaRefused:
         if node == self._context.node:
             return await self._replicas.fence(asked)
         body = await self._context.peers.ask(
             node, PeerService.RANGES, [encode(asked)], timeout_s=ASK_TIMEOUT_S
         )
         answer, _ = decode(body)
-        assert isinstance(answer, Promised | Refused), "a fence is answered"
+        assert isinstance(answer, Promised | ReplicaRefused), "a fence is answered"
         return answer
 
     async def _copy(self, copy: ReplicaCopy) -> None:
@@ -234,7 +234,7 @@ class FailOverDriver:
             except MainstemError as error:
                 _log.info("node %d cannot be copied to: %s", copy.target, error)
                 return
-            if isinstance(answer, Refused):
+            if isinstance(answer, ReplicaRefused):
                 if answer.fenced_by is not None:
                     self._happened.put_nowait(self._machine.on_fenced(answer.fenced_by))
                 return
@@ -248,19 +248,19 @@ class FailOverDriver:
 
     async def _read(
         self, source: NodeId, start: Offset, until: Offset
-    ) -> tuple[Batches, bytes | memoryview]:
-        asked = AskBatches(self._key, self._facts.generation, start, until, COPY_BYTES_MAX)
+    ) -> tuple[BatchesReply, bytes | memoryview]:
+        asked = AskBatches(self._key, self._range_info.generation, start, until, COPY_BYTES_MAX)
         return await read_from(self._context, self._replicas, source, asked)
 
     async def _store(
-        self, target: NodeId, found: Batches, batches: bytes | memoryview
-    ) -> Acknowledged | Refused:
+        self, target: NodeId, found: BatchesReply, batches: bytes | memoryview
+    ) -> Acknowledged | ReplicaRefused:
         message = AppendBatches(
             self._key,
             self._stream.epoch,
             found.start,
             found.until,
-            self._facts.start,
+            self._range_info.start,
             directory=self._directories[target],
             opening=found.opening,
             to_disk=True,
@@ -271,13 +271,13 @@ class FailOverDriver:
             target, PeerService.RANGES, [encode(message), batches], timeout_s=COPY_TIMEOUT_S
         )
         answer, _ = decode(body)
-        assert isinstance(answer, Acknowledged | Refused), "what is sent is acknowledged"
+        assert isinstance(answer, Acknowledged | ReplicaRefused), "what is sent is acknowledged"
         return answer
 
 
 async def read_from(
     context: StreamsContext, replicas: ReplicaService, source: NodeId, asked: AskBatches
-) -> tuple[Batches, bytes | memoryview]:
+) -> tuple[BatchesReply, bytes | memoryview]:
     """Batches of a range from the files of a node, this one or another.
 
     Raises:
@@ -289,7 +289,7 @@ async def read_from(
         source, PeerService.RANGES, [encode(asked)], timeout_s=COPY_TIMEOUT_S
     )
     found, batches = decode(body)
-    assert isinstance(found, Batches), "a request for batches is answered with batches"
+    assert isinstance(found, BatchesReply), "a request for batches is answered with batches"
     return found, batches
 
 
@@ -326,5 +326,5 @@ async def opening_of(
 
 def _who_may_know(stream: Stream) -> list[NodeId]:
     ranges: list[Range] = list(stream.ranges[-2:])
-    named = [node for facts in ranges for node in (*facts.holders, *facts.replicas)]
+    named = [node for range_info in ranges for node in (*range_info.holders, *range_info.replicas)]
     return list(dict.fromkeys(named))

@@ -143,7 +143,7 @@ class StreamRoles:
         if isinstance(fact, CopyOrdered) and fact.node == self._context.node:
             self.reconciler.begin_anew(fact.stream, fact.index)
         for stream_id in streams_concerned(fact):
-            self._look_at(stream_id)
+            self._reconcile_current(stream_id)
         if isinstance(fact, NodeFenced):
             _leave_behind(self._writers.all(), fact.node)
 
@@ -162,7 +162,7 @@ class StreamRoles:
             self._stop_taking(stream)
             self.reconciler.forget(stream)
 
-    def _look_at(self, stream: StreamId) -> None:
+    def _reconcile_current(self, stream: StreamId) -> None:
         catalogue = self._context.placement.catalogue
         topic, known = catalogue.topic_by_id(stream.topic), catalogue.stream(stream)
         if topic is None or known is None:
@@ -182,7 +182,7 @@ class StreamRoles:
                 name = f"{topic.name}-{stream.id.partition}"
                 _log.warning("%s waits for this node's storage: %s", name, refusal)
             self._postponed.add(stream.id)
-            asyncio.get_running_loop().call_later(RETRY_S, self._look_at, stream.id)
+            asyncio.get_running_loop().call_later(RETRY_S, self._reconcile_current, stream.id)
         else:
             self._postponed.discard(stream.id)
 
@@ -202,7 +202,7 @@ class StreamRoles:
                 self._writers.depose(stream.id, not_writer(stream, topic.name))
             self._open(topic, stream)
         self.reconciler.reconcile(topic, stream)
-        self.followers.look_at(topic, stream)
+        self.followers.update(topic, stream)
 
     # The writer's role.
 
@@ -213,7 +213,9 @@ class StreamRoles:
             self._unsettled[driver] = None
             self._is_awaited.set()
 
-        driver = ReplicationDriver(self._context, self.replicas, writer, unsettled, self._look_at)
+        driver = ReplicationDriver(
+            self._context, self.replicas, writer, unsettled, self._reconcile_current
+        )
         writer.replicate_with(driver)
         driver.start()
 
@@ -269,16 +271,20 @@ class StreamRoles:
         await retried(lambda: self._admit(topic, current, state), name, lambda: self._is_closed)
 
     def _admit(self, topic: Topic, stream: Stream, state: StreamState) -> None:
-        ranges = [self.replicas.registry.log_of(topic, stream, facts) for facts in stream.ranges]
+        ranges = [
+            self.replicas.registry.log_of(topic, stream, range_info) for range_info in stream.ranges
+        ]
         last = ranges[-1]
         if last.written_end != stream.last.start:
             raise Corrupt(
                 f"epoch {stream.epoch} has already written up to {last.written_end}",
                 subject=f"{topic.name}-{stream.id.partition}",
             )
-        for log, facts in zip(ranges[:-1], stream.ranges, strict=False):
-            assert facts.end is not None, "only the last range is open"
-            log.missing = self._context.node not in facts.holders and log.written_end < facts.end
+        for log, range_info in zip(ranges[:-1], stream.ranges, strict=False):
+            assert range_info.end is not None, "only the last range is open"
+            log.missing = (
+                self._context.node not in range_info.holders and log.written_end < range_info.end
+            )
         last.snapshot = state.snapshot()
         context = self._context
         settings = context.settings_of(topic)
@@ -301,7 +307,7 @@ class StreamRoles:
             if current is not None and current[1] is task:
                 del self._taking[stream.id]
                 if _is_refused(task):
-                    loop.call_later(RETRY_S, self._look_at, stream.id)
+                    loop.call_later(RETRY_S, self._reconcile_current, stream.id)
             self._ended(task)
 
         task.add_done_callback(ended)

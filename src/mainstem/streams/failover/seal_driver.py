@@ -40,7 +40,7 @@ class _SuccessorRefusedError(Exception):
 
 
 def range_end(
-    stream: Stream, facts: Range, log: RangeLog, point: SealPoint, now: tuple[Epoch, int]
+    stream: Stream, range_info: Range, log: RangeLog, point: SealPoint, now: tuple[Epoch, int]
 ) -> RangeEnd:
     """The catalogue's record of a range that ends at ``point``.
 
@@ -51,12 +51,12 @@ def range_end(
     latest, latest_offset = log.max_timestamp, log.offset_of_max_timestamp
     if log.damage:
         latest, latest_offset = max(latest, now_ms), point.end - 1
-    if point.end == facts.start:
+    if point.end == range_info.start:
         latest, latest_offset = -1, -1
     return RangeEnd(
         stream.id,
         epoch,
-        facts.index,
+        range_info.index,
         point.end,
         size_bytes=_size_until(log, point.end),
         max_timestamp=latest,

@@ -23,7 +23,7 @@ def range_log(
     store: LogStore,
     topic: Topic,
     stream: Stream,
-    facts: Range,
+    range_info: Range,
     settings: TopicSettings,
     snapshot: bytes | None = None,
 ) -> RangeLog:
@@ -31,18 +31,18 @@ def range_log(
     return store.open_range(
         stream.id,
         topic.name,
-        facts.index,
-        epoch=facts.epoch,
-        start_offset=facts.start,
-        generation=facts.generation,
+        range_info.index,
+        epoch=range_info.epoch,
+        start_offset=range_info.start,
+        generation=range_info.generation,
         snapshot=snapshot,
         config=segment_settings(settings, stream.id),
     )
 
 
-def found_log(store: LogStore, topic: Topic, stream: Stream, facts: Range) -> RangeLog | None:
+def found_log(store: LogStore, topic: Topic, stream: Stream, range_info: Range) -> RangeLog | None:
     """The files of one range, if they are open."""
-    name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+    name = RangeName(stream.id, topic.name, range_info.index, range_info.generation)
     return store.logs.get(range_directory(store.data_dir, name))
 
 
@@ -80,7 +80,7 @@ def recovered_state(
 
 
 def opening_state(
-    stream: Stream, facts: Range, log_of: Callable[[Range], RangeLog | None]
+    stream: Stream, range_info: Range, log_of: Callable[[Range], RangeLog | None]
 ) -> StreamState:
     """The state of producers and transactions where a range of a stream starts.
 
@@ -88,11 +88,11 @@ def opening_state(
         Unavailable: an earlier range would be needed and is incomplete here.
         Corrupt: it is damaged here.
     """
-    own = log_of(facts)
+    own = log_of(range_info)
     opening = None if own is None else own.opening_snapshot()
     if opening is not None:
         return StreamState.restore(opening)
-    at = stream.ranges.index(facts)
+    at = stream.ranges.index(range_info)
     if at == 0:
         return StreamState()
     before = stream.ranges[at - 1]

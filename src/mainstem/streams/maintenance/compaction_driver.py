@@ -11,7 +11,7 @@ from mainstem.log.cleaning.compaction import (
     CompactedRange,
     CompactionJob,
     compact,
-    facts_of,
+    sealed_range_of,
 )
 from mainstem.log.cleaning.compaction_plan import (
     CompactionPlan,
@@ -57,7 +57,7 @@ class CompactionDriver(PeriodicStreamTask):
         settings = stream.settings
         sealed = stream.ranges[:-1]
         plan = plan_compaction(
-            [facts_of(held) for held in sealed],
+            [sealed_range_of(held) for held in sealed],
             CompactionSettings(
                 settings.min_cleanable_dirty_ratio,
                 settings.min_compaction_lag_ms,
@@ -119,10 +119,10 @@ class CompactionDriver(PeriodicStreamTask):
         topic = self._placement.catalogue.topic_by_id(stream.id.topic)
         if topic is None or stream.closed is not None:
             return  # deleted meanwhile, and its files with it
-        facts = next(each for each in known.ranges if each.index == name.index)
+        range_info = next(each for each in known.ranges if each.index == name.index)
         try:
-            fresh = found_log(self._store, topic, known, facts) or range_log(
-                self._store, topic, known, facts, stream.settings
+            fresh = found_log(self._store, topic, known, range_info) or range_log(
+                self._store, topic, known, range_info, stream.settings
             )
         except Corrupt:
             log.exception("%s-%d: the compacted range cannot be read", topic.name, name.index)

@@ -86,9 +86,9 @@ class MergeDriver(PeriodicStreamTask):
         topic = self._placement.catalogue.topic_by_id(stream.id.topic)
         if topic is None or stream.closed is not None:
             return  # deleted meanwhile, and its files with it
-        facts = next(each for each in known.ranges if each.index == first)
-        fresh = found_log(self._store, topic, known, facts) or range_log(
-            self._store, topic, known, facts, stream.settings
+        range_info = next(each for each in known.ranges if each.index == first)
+        fresh = found_log(self._store, topic, known, range_info) or range_log(
+            self._store, topic, known, range_info, stream.settings
         )
         stream.replace_ranges(joined, fresh, known)
         for held in joined:
@@ -100,7 +100,7 @@ def mergeable_ranges(stream: StreamWriter, known: Stream, count: int) -> list[Ra
 
     Their nodes are those in the catalogue now: copies move while the stream is written.
     """
-    replicas = {facts.index: frozenset(facts.replicas) for facts in known.ranges}
+    replicas = {range_info.index: frozenset(range_info.replicas) for range_info in known.ranges}
 
     def placed(log: RangeLog) -> frozenset[NodeId] | None:
         is_whole = log.sealed and not log.missing

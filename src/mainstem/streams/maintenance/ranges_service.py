@@ -50,11 +50,11 @@ class RangeMaintenance:
         """
         # The catalogue's list, not the writer's: copies may have become complete since it sealed.
         ranges = self._context.placement.catalogue.need_stream(stream.id).ranges
-        facts = next((one for one in ranges if one.index == index), None)
-        if self._roles is None or facts is None or len(facts.replicas) == 1:
+        range_info = next((one for one in ranges if one.index == index), None)
+        if self._roles is None or range_info is None or len(range_info.replicas) == 1:
             return ()
-        key = key_of(stream.id, facts.index)
-        return await self._roles.replicas.folders.spread(key, facts, generation)
+        key = key_of(stream.id, range_info.index)
+        return await self._roles.replicas.folders.spread(key, range_info, generation)
 
 
 def _trimmed(writer: StreamWriter, stream: Stream) -> list[RangeLog]:

@@ -33,7 +33,7 @@ class ProducerSnapshot(Struct, array_like=True):
     coordinator_epoch: int = -1
 
 
-class Producer:
+class ProducerEntry:
     """The last batches of one producer as (first sequence, last sequence, offset), oldest first."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class ProducerStates:
     """Every producer of one stream. The order of the table is the order of last use."""
 
     def __init__(self) -> None:
-        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -114,12 +114,12 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return -1 if producer is None else producer.coordinator_epoch
 
-    def seen(self, producer_id: int, epoch: int, timestamp: int) -> Producer:
+    def seen(self, producer_id: int, epoch: int, timestamp: int) -> ProducerEntry:
         """Register a producer under that epoch; a newer epoch fences the older one."""
         producers = self._producers
         producer = producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
-            producers[producer_id] = producer = Producer(epoch, timestamp)
+            producers[producer_id] = producer = ProducerEntry(epoch, timestamp)
             if len(producers) > PRODUCERS_PER_STREAM_MAX:
                 producers.popitem(last=False)
         producer.last_timestamp = timestamp
@@ -127,7 +127,7 @@ class ProducerStates:
         producers.move_to_end(producer_id)
         return producer
 
-    def _use(self, producer_id: int, producer: Producer) -> None:
+    def _use(self, producer_id: int, producer: ProducerEntry) -> None:
         producer.is_used = True
         self._producers.move_to_end(producer_id)
 
@@ -172,7 +172,7 @@ class ProducerStates:
             for first, last, offset in [producer.batches[-1]]
         ]
 
-    def active(self) -> Iterable[tuple[int, Producer]]:
+    def active(self) -> Iterable[tuple[int, ProducerEntry]]:
         """Every producer with its id."""
         return self._producers.items()
 

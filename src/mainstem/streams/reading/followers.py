@@ -62,7 +62,7 @@ class FollowerRegistry:
         self._open[stream.id] = follower
         return follower
 
-    def look_at(self, topic: Topic, stream: Stream) -> None:
+    def update(self, topic: Topic, stream: Stream) -> None:
         """Apply the catalogue's current entry of a stream."""
         found = self._open.get(stream.id)
         if found is None:
@@ -95,11 +95,11 @@ class FollowerRegistry:
         """The files of the open range, after those of sealed ones that are complete here."""
         node = self._context.node
         found = [self._replicas.log_of(topic, stream, stream.last)]
-        for facts in reversed(stream.ranges[:-1]):
-            is_done = node in facts.holders and node not in facts.replicating
-            if not is_done or not self._replicas.is_there(topic, stream, facts):
+        for range_info in reversed(stream.ranges[:-1]):
+            is_done = node in range_info.holders and node not in range_info.replicating
+            if not is_done or not self._replicas.is_there(topic, stream, range_info):
                 break
-            log = self._replicas.log_of(topic, stream, facts)
+            log = self._replicas.log_of(topic, stream, range_info)
             if log.missing or log.damage:
                 break
             found.insert(0, log)

@@ -52,7 +52,7 @@ def _stands_in(tables: CatalogueTables, node: NodeId, rack: str) -> bool:
 def _holds_all(stream: Stream, node: NodeId, offset: int) -> bool:
     """Whether a node has every sealed range from an offset on."""
     return all(
-        node in facts.holders and node not in facts.replicating
-        for facts in stream.ranges
-        if facts.end is not None and facts.end > offset
+        node in range_info.holders and node not in range_info.replicating
+        for range_info in stream.ranges
+        if range_info.end is not None and range_info.end > offset
     )

@@ -47,6 +47,7 @@ class StreamReader:
         self.committed: int = stream.start
         self.last_stable: int = stream.start
         self.closed: MainstemError | None = None
+        # Why the state here may be out of date: the lease has lapsed, say. None: there is no check.
         self.lapsed: Callable[[], MainstemError | None] | None = None
         self.ranges: list[RangeLog] = []
         self.log: RangeLog
@@ -114,23 +115,27 @@ class StreamReader:
 
     def offset_for_timestamp(self, timestamp: int) -> Moment | None:
         """First (offset, timestamp, epoch) that is not older than ``timestamp``."""
-        for log, facts in zip(self.ranges, self.known.ranges, strict=False):
-            if not facts.is_open and facts.max_timestamp < timestamp:
+        for log, range_info in zip(self.ranges, self.known.ranges, strict=False):
+            if not range_info.is_open and range_info.max_timestamp < timestamp:
                 continue
             _check_here(self, log)
             found = log.offset_for_timestamp(timestamp)
             if found is not None and found[0] >= self.start_offset:
-                return (*found, facts.epoch) if found[0] < self.committed else None
+                return (*found, range_info.epoch) if found[0] < self.committed else None
         return None
 
     def offset_of_max_timestamp(self) -> Moment | None:
         """The (offset, timestamp, epoch) of the largest timestamp."""
         best: Moment | None = None
-        for facts in self.known.ranges:
-            moment = (facts.max_timestamp_offset, facts.max_timestamp, facts.epoch)
-            if facts.is_open:
+        for range_info in self.known.ranges:
+            moment = (range_info.max_timestamp_offset, range_info.max_timestamp, range_info.epoch)
+            if range_info.is_open:
                 open_log = self.log
-                moment = (open_log.offset_of_max_timestamp, open_log.max_timestamp, facts.epoch)
+                moment = (
+                    open_log.offset_of_max_timestamp,
+                    open_log.max_timestamp,
+                    range_info.epoch,
+                )
             if moment[1] >= 0 and moment[0] >= self.start_offset:
                 best = moment if best is None or moment[1] > best[1] else best
         if best is None or best[0] >= self.committed:
@@ -141,10 +146,10 @@ class StreamReader:
     def epoch_of(self, offset: int) -> int:
         """The epoch under which ``offset`` was written; -1 unknown."""
         found = -1
-        for facts in self.known.ranges:
-            if facts.start > offset:
+        for range_info in self.known.ranges:
+            if range_info.start > offset:
                 break
-            found = facts.epoch
+            found = range_info.epoch
         return found
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -152,10 +157,10 @@ class StreamReader:
         if epoch > self.epoch:
             return _UNKNOWN_END
         largest = -1
-        for facts in self.known.ranges:
-            if facts.epoch > epoch:
-                return (largest, facts.start) if largest >= 0 else _UNKNOWN_END
-            largest = facts.epoch
+        for range_info in self.known.ranges:
+            if range_info.epoch > epoch:
+                return (largest, range_info.start) if largest >= 0 else _UNKNOWN_END
+            largest = range_info.epoch
         # The writer took over without having written: its own epoch ends where the log does.
         return (self.epoch if epoch == self.epoch else largest), self.committed
 

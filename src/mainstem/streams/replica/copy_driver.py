@@ -23,7 +23,7 @@ from mainstem.placement.changes.replication_commands import ReplicaDone, Replica
 from mainstem.streams.context import StreamsContext
 from mainstem.streams.failover.driver import read_from
 from mainstem.streams.replica.driver import ReplicaDriver
-from mainstem.streams.replica.messages import AskBatches, Batches, RangeKey, key_of
+from mainstem.streams.replica.messages import AskBatches, BatchesReply, RangeKey, key_of
 from mainstem.streams.replica.service import COPY_BYTES_MAX, ReplicaService
 from mainstem.streams.storage_retry_driver import refusal_of
 
@@ -86,18 +86,18 @@ class CopyDriver:
         self.pauses = CopyPauses()
         self._tasks: dict[RangeKey, asyncio.Task[None]] = {}
 
-    def reconcile(self, topic: Topic, stream: Stream, facts: Range) -> None:
+    def reconcile(self, topic: Topic, stream: Stream, range_info: Range) -> None:
         """Complete the replica of a sealed range, unless that is under way."""
-        key = key_of(stream.id, facts.index)
+        key = key_of(stream.id, range_info.index)
         if key in self._tasks:
             return
-        assert facts.end is not None, "only sealed ranges are completed"
+        assert range_info.end is not None, "only sealed ranges are completed"
         held: ReplicaDriver | None = None
-        if not facts.generation:
-            held = self._replicas.registry.hold(topic, stream, facts)
+        if not range_info.generation:
+            held = self._replicas.registry.hold(topic, stream, range_info)
             if held.machine.sealed_end is None:
-                held.seal(facts.end)
-            held.log.missing = held.machine.written_end < facts.end
+                held.seal(range_info.end)
+            held.log.missing = held.machine.written_end < range_info.end
         work = self._repeat(key, held)
         task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda done: self._completed(key, done))
@@ -149,13 +149,17 @@ class CopyDriver:
         while True:
             try:
                 async with self._turns:  # which may take long: the catalogue is read after it
-                    facts = self._facts(key)
-                    if facts is None or facts.end is None or not self._is_wanted(facts):
+                    range_info = self._range_info(key)
+                    if (
+                        range_info is None
+                        or range_info.end is None
+                        or not self._is_wanted(range_info)
+                    ):
                         return
-                    if facts.generation or held is None:
-                        await self._complete_folder(key, facts)
+                    if range_info.generation or held is None:
+                        await self._complete_folder(key, range_info)
                     else:
-                        await self._complete(key, facts, held)
+                        await self._complete(key, range_info, held)
             except (MainstemError, OSError) as error:
                 is_final = isinstance(error, OSError) or error.code is ErrorCode.STORAGE_FAILED
                 if is_final and refusal_of(error) is None:
@@ -166,44 +170,44 @@ class CopyDriver:
             await self.pauses.pause(key, pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    async def _complete(self, key: RangeKey, facts: Range, held: ReplicaDriver) -> None:
+    async def _complete(self, key: RangeKey, range_info: Range, held: ReplicaDriver) -> None:
         if held.log.damage:
             raise Corrupt("it is damaged here, and no complete copy is known")
-        await self._copy(key, facts, held)
+        await self._copy(key, range_info, held)
         await self._synced(held)
         await self._seal(held.log)
         held.log.missing = False
-        await self._report(key, facts)
+        await self._report(key, range_info)
         held.settled()
 
-    async def _complete_folder(self, key: RangeKey, facts: Range) -> None:
+    async def _complete_folder(self, key: RangeKey, range_info: Range) -> None:
         topic = self._context.placement.catalogue.need_topic(key.stream.topic)
-        sources = self._sources(facts)
+        sources = self._sources(range_info)
         if not sources:
             raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, f"no node has range {key.index}")
         source = sources[self._turn % len(sources)]
         self._turn += 1
-        await self._replicas.folders.take_over(topic, key, facts, source)
+        await self._replicas.folders.take_over(topic, key, range_info, source)
         stream = topic.streams[key.partition]
-        name = RangeName(key.stream, topic.name, facts.index, facts.generation)
+        name = RangeName(key.stream, topic.name, range_info.index, range_info.generation)
         store = self._context.store
         old = store.logs.get(range_directory(store.data_dir, name))
         if old is not None:
             old.close(discard=True)
-        fresh = self._replicas.registry.log_of(topic, stream, facts)
+        fresh = self._replicas.registry.log_of(topic, stream, range_info)
         store.drop_aside(fresh.directory)
         if old is not None:
             self._on_replaced(key.stream, old, fresh)
-        await self._report(key, facts)
+        await self._report(key, range_info)
 
-    async def _copy(self, key: RangeKey, facts: Range, held: ReplicaDriver) -> None:
-        assert facts.end is not None, "only sealed ranges are copied"
+    async def _copy(self, key: RangeKey, range_info: Range, held: ReplicaDriver) -> None:
+        assert range_info.end is not None, "only sealed ranges are copied"
         at = Offset(held.log.written_end)
         if not held.log.segments:  # what lies below the start of the stream no longer exists
             at = max(at, self._context.placement.catalogue.need_stream(key.stream).start)
-        sources = self._sources(facts)
-        while at < facts.end:
-            found, batches = await self._read(key, facts, sources, at)
+        sources = self._sources(range_info)
+        while at < range_info.end:
+            found, batches = await self._read(key, range_info, sources, at)
             if found.opening is not None and not held.log.segments:
                 held.log.snapshot = found.opening
             staged = held.checked(memoryview(batches), found.start, found.until)
@@ -211,17 +215,17 @@ class CopyDriver:
             held.copied([batch for batch in staged if is_first or batch[1] >= at])
             at = Offset(held.log.written_end)
 
-    def _sources(self, facts: Range) -> list[NodeId]:
+    def _sources(self, range_info: Range) -> list[NodeId]:
         """The nodes that have a range; dead ones only if there is no other."""
-        others = [node for node in facts.holders if node != self._context.node]
+        others = [node for node in range_info.holders if node != self._context.node]
         live = [node for node in others if self._context.placement.catalogue.is_live(node)]
         return live or others
 
     async def _read(
-        self, key: RangeKey, facts: Range, sources: list[NodeId], at: Offset
-    ) -> tuple[Batches, bytes | memoryview]:
-        assert facts.end is not None, "only sealed ranges are copied"
-        asked = AskBatches(key, facts.generation, at, facts.end, COPY_BYTES_MAX)
+        self, key: RangeKey, range_info: Range, sources: list[NodeId], at: Offset
+    ) -> tuple[BatchesReply, bytes | memoryview]:
+        assert range_info.end is not None, "only sealed ranges are copied"
+        asked = AskBatches(key, range_info.generation, at, range_info.end, COPY_BYTES_MAX)
         refusal: MainstemError = Unavailable(
             ErrorCode.WRITER_UNAVAILABLE, f"no node has a complete range {key.index}"
         )
@@ -275,26 +279,26 @@ class CopyDriver:
             if not log.discarded:
                 raise storage_error(error, log.directory) from error
 
-    async def _report(self, key: RangeKey, facts: Range) -> None:
+    async def _report(self, key: RangeKey, range_info: Range) -> None:
         node = self._context.node
-        current = self._facts(key)
+        current = self._range_info(key)
         if current is None or self._is_recorded(current):
             return
         directory = self._context.store.directory_id.hex()
         await self._context.placement.submit(
-            ReplicaDone(key.stream, facts.index, node, directory, facts.generation)
+            ReplicaDone(key.stream, range_info.index, node, directory, range_info.generation)
         )
 
-    def _is_recorded(self, facts: Range) -> bool:
+    def _is_recorded(self, range_info: Range) -> bool:
         node = self._context.node
-        return node in facts.holders and node not in facts.replicating
+        return node in range_info.holders and node not in range_info.replicating
 
-    def _is_wanted(self, facts: Range) -> bool:
-        return self._context.node in (*facts.replicas, *facts.replicating)
+    def _is_wanted(self, range_info: Range) -> bool:
+        return self._context.node in (*range_info.replicas, *range_info.replicating)
 
-    def _facts(self, key: RangeKey) -> Range | None:
+    def _range_info(self, key: RangeKey) -> Range | None:
         topic = self._context.placement.catalogue.topic_by_id(key.stream.topic)
         if topic is None:
             return None
         ranges = topic.streams[key.partition].ranges
-        return next((facts for facts in ranges if facts.index == key.index), None)
+        return next((range_info for range_info in ranges if range_info.index == key.index), None)

@@ -20,16 +20,16 @@ from mainstem.model.ids import Epoch, Offset, RangeIndex
 from mainstem.model.topic_name import holds_metadata
 from mainstem.streams.replica.promise_storage import Promise
 from mainstem.streams.replica.state_machine import (
-    Ack,
     FenceAnswer,
     RangeReplica,
     Refusal,
+    ReplicaAck,
     ReplicaEffects,
 )
 from mainstem.streams.storage_retry_driver import RETRY_S, refusal_of
 from mainstem.streams.writer.flusher import Flusher
 
-ReplicaNotification = Ack | Refusal
+ReplicaNotification = ReplicaAck | Refusal
 NotifyWriter = Callable[[ReplicaNotification], None]
 
 
@@ -194,9 +194,9 @@ class ReplicaDriver:
 
     async def store(
         self, epoch: Epoch, start: Offset, until: Offset, batches: memoryview
-    ) -> Ack | Refusal:
+    ) -> ReplicaAck | Refusal:
         """Write batches of a recovery; the answer comes once they are on disk."""
-        done: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[ReplicaAck | Refusal] = asyncio.get_running_loop().create_future()
 
         def notify(notification: ReplicaNotification) -> None:
             if not done.done() and (
@@ -248,7 +248,7 @@ class ReplicaDriver:
                 # Space and descriptors can be freed; after other failures the disk is not trusted.
                 self._flusher.fatal(error)
             return False
-        self._flusher.space.took(sum(len(batch[0]) for batch in fresh))
+        self._flusher.space.count_written(sum(len(batch[0]) for batch in fresh))
         if self.on_taken is not None:
             self.on_taken(fresh)
         return True

@@ -27,8 +27,8 @@ from mainstem.streams.replica.messages import (
     AskFolder,
     AskPiece,
     AskTakeOver,
-    Folder,
-    Piece,
+    FolderReply,
+    PieceReply,
     RangeKey,
     TakenOver,
     decode,
@@ -53,13 +53,13 @@ class FolderCopyDriver:
         match message:
             case AskFolder():
                 files = folder_files(self._path(message.key, message.generation))
-                return [encode(Folder(message.key, files))]
+                return [encode(FolderReply(message.key, files))]
             case AskPiece():
                 path = self._path(message.key, message.generation)
                 size = min(message.size, PIECE_BYTES)
                 read = partial(read_piece, path, message.name, message.position, size)
                 data = await asyncio.get_running_loop().run_in_executor(None, read)
-                return [encode(Piece(message.key)), data]
+                return [encode(PieceReply(message.key)), data]
             case AskTakeOver():
                 topic = self._topic(message.key)
                 source = NodeId(message.source)
@@ -72,30 +72,34 @@ class FolderCopyDriver:
             case _:
                 return None
 
-    async def take_over(self, topic: Topic, key: RangeKey, facts: Range, source: NodeId) -> None:
+    async def take_over(
+        self, topic: Topic, key: RangeKey, range_info: Range, source: NodeId
+    ) -> None:
         """Copy a rewritten range that the catalogue lists onto this disk.
 
         Raises:
             MainstemError: it could not be copied from there.
         """
-        identity = self._identity(topic, key, facts.generation, (facts.epoch, facts.start))
+        identity = self._identity(
+            topic, key, range_info.generation, (range_info.epoch, range_info.start)
+        )
         await self._pull(key, identity, source)
 
-    async def spread(self, key: RangeKey, facts: Range, generation: int) -> tuple[NodeId, ...]:
+    async def spread(self, key: RangeKey, range_info: Range, generation: int) -> tuple[NodeId, ...]:
         """Have the other holders of a range copy a new generation; the nodes that have it then.
 
         Raises:
             Unavailable: too few have it.
         """
         node = self._context.node
-        others = [one for one in facts.holders if one != node]
-        asked = encode(AskTakeOver(key, generation, facts.epoch, facts.start, node))
+        others = [one for one in range_info.holders if one != node]
+        asked = encode(AskTakeOver(key, generation, range_info.epoch, range_info.start, node))
         answers = await asyncio.gather(*(self._spread_to(one, asked) for one in others))
         done = (node, *(one for one, has_it in zip(others, answers, strict=True) if has_it))
-        if len(done) < facts.acks_needed:
+        if len(done) < range_info.acks_needed:
             raise Unavailable(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(done)} nodes have generation {generation}, {facts.acks_needed} must",
+                f"{len(done)} nodes have generation {generation}, {range_info.acks_needed} must",
                 subject=str(key.stream),
             )
         return done
@@ -126,7 +130,7 @@ class FolderCopyDriver:
     async def _pull_files(self, key: RangeKey, identity: RangeIdentity, source: NodeId) -> None:
         generation = identity.name.generation
         listed, _ = await self._ask(source, AskFolder(key, generation))
-        if not isinstance(listed, Folder):
+        if not isinstance(listed, FolderReply):
             raise Corrupt(f"node {source} answers with {type(listed).__name__}")
         copy = FolderCopy(identity, self._context.store.data_dir)
         try:

@@ -38,13 +38,13 @@ def key_of(stream: StreamId, index: RangeIndex) -> RangeKey:
     return RangeKey(bytes(stream.topic), stream.partition, index)
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class RangeMessage(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Base of all messages about a range."""
 
     key: RangeKey
 
 
-class AppendBatches(Message, frozen=True):
+class AppendBatches(RangeMessage, frozen=True):
     """The batches of [start, until) follow, from the writer of ``epoch``.
 
     ``directory`` names the disk that the range was assigned to; empty: any. ``opening`` is the
@@ -61,7 +61,7 @@ class AppendBatches(Message, frozen=True):
     to_disk: bool = False
 
 
-class Acknowledged(Message, frozen=True):
+class Acknowledged(RangeMessage, frozen=True):
     """To the writer of ``epoch``: all below ``end`` is held, below ``synced`` on disk."""
 
     epoch: Epoch
@@ -69,7 +69,7 @@ class Acknowledged(Message, frozen=True):
     synced: Offset
 
 
-class Refused(Message, frozen=True):
+class ReplicaRefused(RangeMessage, frozen=True, tag="Refused"):
     """To the writer of ``epoch``; exactly one of the others is set."""
 
     epoch: Epoch
@@ -78,14 +78,14 @@ class Refused(Message, frozen=True):
     sealed_at: Offset | None = None
 
 
-class AskFence(Message, frozen=True):
+class AskFence(RangeMessage, frozen=True):
     """A new writer requests a promise and the end."""
 
     epoch: Epoch
     directory: str = ""
 
 
-class Promised(Message, frozen=True):
+class Promised(RangeMessage, frozen=True):
     """The promise and the end of the replica; see ``state_machine.FenceAnswer``."""
 
     epoch: Epoch
@@ -94,7 +94,7 @@ class Promised(Message, frozen=True):
     directory: str
 
 
-class AskBatches(Message, frozen=True):
+class AskBatches(RangeMessage, frozen=True):
     """Batches from ``start`` on, about ``bytes_max`` of them, none beyond ``until``."""
 
     generation: int
@@ -103,7 +103,7 @@ class AskBatches(Message, frozen=True):
     bytes_max: int
 
 
-class Batches(Message, frozen=True):
+class BatchesReply(RangeMessage, frozen=True, tag="Batches"):
     """The batches of [start, until) follow; ``start == until``: there are none left.
 
     ``opening`` comes with the first batches of a range, as in ``AppendBatches``.
@@ -114,27 +114,27 @@ class Batches(Message, frozen=True):
     opening: bytes | None = None
 
 
-class AskState(Message, frozen=True):
+class AskState(RangeMessage, frozen=True):
     """Request for the state of producers and transactions where the range starts."""
 
 
-class State(Message, frozen=True):
+class StateReply(RangeMessage, frozen=True, tag="State"):
     """The state follows."""
 
 
-class AskFolder(Message, frozen=True):
+class AskFolder(RangeMessage, frozen=True):
     """Request for the names of the files of a rewritten range."""
 
     generation: int
 
 
-class Folder(Message, frozen=True):
+class FolderReply(RangeMessage, frozen=True, tag="Folder"):
     """Names and sizes; the header is the receiver's own."""
 
     files: list[tuple[str, int]]
 
 
-class AskPiece(Message, frozen=True):
+class AskPiece(RangeMessage, frozen=True):
     """Request for bytes of one of those files."""
 
     generation: int
@@ -143,11 +143,11 @@ class AskPiece(Message, frozen=True):
     size: int
 
 
-class Piece(Message, frozen=True):
+class PieceReply(RangeMessage, frozen=True, tag="Piece"):
     """The bytes follow."""
 
 
-class AskTakeOver(Message, frozen=True):
+class AskTakeOver(RangeMessage, frozen=True):
     """Copy a rewritten range from ``source``, which the catalogue does not list yet.
 
     ``epoch`` and ``start`` are those of the range.
@@ -159,13 +159,14 @@ class AskTakeOver(Message, frozen=True):
     source: int
 
 
-class TakenOver(Message, frozen=True):
+class TakenOver(RangeMessage, frozen=True):
     """The rewritten range is on disk here."""
 
 
 AnyMessage = (
-    AppendBatches | Acknowledged | Refused | AskFence | Promised | AskBatches | Batches | AskState
-    | State | AskFolder | Folder | AskPiece | Piece | AskTakeOver | TakenOver
+    AppendBatches | Acknowledged | ReplicaRefused | AskFence | Promised | AskBatches | BatchesReply
+    | AskState | StateReply | AskFolder | FolderReply | AskPiece | PieceReply | AskTakeOver
+    | TakenOver
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

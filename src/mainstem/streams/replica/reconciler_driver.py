@@ -50,54 +50,54 @@ class ReplicaReconciler:
         if writer is not None and writer.replication is None:
             return  # no other node has anything of it
         wanted: set[RangeIndex] = set()
-        for facts in stream.ranges:
-            if node not in facts.replicas and node not in facts.replicating:
+        for range_info in stream.ranges:
+            if node not in range_info.replicas and node not in range_info.replicating:
                 continue
-            wanted.add(facts.index)
-            if writer is not None and _writes(writer, facts.index):
+            wanted.add(range_info.index)
+            if writer is not None and _writes(writer, range_info.index):
                 continue  # its writer continues from there by itself, and reports
-            if facts.is_open:
-                self._replicas.hold(topic, stream, facts)
+            if range_info.is_open:
+                self._replicas.hold(topic, stream, range_info)
                 continue
-            if (key := key_of(stream.id, facts.index)) in self._postponed:
-                self.begin_anew(stream.id, facts.index)
+            if (key := key_of(stream.id, range_info.index)) in self._postponed:
+                self.begin_anew(stream.id, range_info.index)
                 self._postponed.discard(key)
-            self._reconcile_sealed(topic, stream, facts)
+            self._reconcile_sealed(topic, stream, range_info)
         self._drop_unwanted(stream, wanted)
 
-    def _reconcile_sealed(self, topic: Topic, stream: Stream, facts: Range) -> None:
+    def _reconcile_sealed(self, topic: Topic, stream: Stream, range_info: Range) -> None:
         node = self._context.node
-        is_recorded = node in facts.holders and node not in facts.replicating
-        if facts.generation:
+        is_recorded = node in range_info.holders and node not in range_info.replicating
+        if range_info.generation:
             if not is_recorded:
-                self._copies.reconcile(topic, stream, facts)
+                self._copies.reconcile(topic, stream, range_info)
             elif (
-                not self._replicas.is_there(topic, stream, facts)
-                or self._replicas.log_of(topic, stream, facts).damage
+                not self._replicas.is_there(topic, stream, range_info)
+                or self._replicas.log_of(topic, stream, range_info).damage
             ):
-                self._copies.report_lost(key_of(stream.id, facts.index))
+                self._copies.report_lost(key_of(stream.id, range_info.index))
             elif self._writer_of(stream.id) is None:
-                self._drop_older(topic, stream, facts)
+                self._drop_older(topic, stream, range_info)
             return
-        log = self._replicas.log_of(topic, stream, facts)
-        assert facts.end is not None, "a range is open or has an end"
-        if is_recorded and (log.written_end < facts.end or log.damage):
-            self._copies.report_lost(key_of(stream.id, facts.index))
+        log = self._replicas.log_of(topic, stream, range_info)
+        assert range_info.end is not None, "a range is open or has an end"
+        if is_recorded and (log.written_end < range_info.end or log.damage):
+            self._copies.report_lost(key_of(stream.id, range_info.index))
             return
-        if not is_recorded and log.damage and facts.holders:
-            self.begin_anew(stream.id, facts.index)  # the copy here could never be completed
+        if not is_recorded and log.damage and range_info.holders:
+            self.begin_anew(stream.id, range_info.index)  # the copy here could never be completed
         if not is_recorded or not log.sealed:
-            self._copies.reconcile(topic, stream, facts)
+            self._copies.reconcile(topic, stream, range_info)
 
-    def _drop_older(self, topic: Topic, stream: Stream, facts: Range) -> None:
+    def _drop_older(self, topic: Topic, stream: Stream, range_info: Range) -> None:
         """A range was rewritten: its former generation is no longer read."""
         store = self._context.store
-        for generation in range(facts.generation):
-            name = RangeName(stream.id, topic.name, facts.index, generation)
+        for generation in range(range_info.generation):
+            name = RangeName(stream.id, topic.name, range_info.index, generation)
             old = store.logs.get(range_directory(store.data_dir, name))
             if old is not None:
-                self._copies.stop(key_of(stream.id, facts.index))
-                self._replicas.forget(stream.id, facts.index)
+                self._copies.stop(key_of(stream.id, range_info.index))
+                self._replicas.forget(stream.id, range_info.index)
                 store.drop_range(old)
 
     def lost(self, stream: StreamId, index: RangeIndex) -> None:
@@ -117,15 +117,19 @@ class ReplicaReconciler:
         """
         topic = self._context.placement.catalogue.need_topic(stream.topic)
         known = topic.streams[stream.partition]
-        facts = next((one for one in known.ranges if one.index == index), None)
+        range_info = next((one for one in known.ranges if one.index == index), None)
         self._copies.stop(key_of(stream, index))
         writer = self._writer_of(stream)
         if writer is not None and _writes(writer, index):
             self._postponed.add(key_of(stream, index))
             return
-        if facts is None or facts.generation or not self._replicas.is_there(topic, known, facts):
+        if (
+            range_info is None
+            or range_info.generation
+            or not self._replicas.is_there(topic, known, range_info)
+        ):
             return  # a rewritten range is replaced as a whole when its copy is complete
-        old = self._replicas.log_of(topic, known, facts)
+        old = self._replicas.log_of(topic, known, range_info)
         self._replicas.forget(stream, index)
         self._context.store.drop_range(old)
         self._renew(stream, index, old)
@@ -136,11 +140,11 @@ class ReplicaReconciler:
         known = self._context.placement.catalogue.stream(stream)
         if self._is_closed or topic is None or known is None:
             return
-        facts = next((one for one in known.ranges if one.index == index), None)
-        if facts is None:
+        range_info = next((one for one in known.ranges if one.index == index), None)
+        if range_info is None:
             return
         try:
-            fresh = self._replicas.log_of(topic, known, facts)
+            fresh = self._replicas.log_of(topic, known, range_info)
         except (Unavailable, OSError) as error:
             if refusal_of(error) is None:
                 raise

@@ -51,45 +51,45 @@ class ReplicaRegistry:
         return self._held.get(key_of(stream, index))
 
     def hold(
-        self, topic: Topic, stream: Stream, facts: Range, log: RangeLog | None = None
+        self, topic: Topic, stream: Stream, range_info: Range, log: RangeLog | None = None
     ) -> ReplicaDriver:
         """Open the replica of a range, or find it open; ``log`` are its files if they are open.
 
         Raises:
             Corrupt: its files, or the promise, cannot be trusted.
         """
-        key = key_of(stream.id, facts.index)
+        key = key_of(stream.id, range_info.index)
         found = self._held.get(key)
         if found is not None:
             return found
         context = self._context
         settings = context.settings_of(topic)
         promise = self._promise(topic, stream.id)
-        log = log or self.log_of(topic, stream, facts)
+        log = log or self.log_of(topic, stream, range_info)
         # What was assigned here before the machine went down may have lost its tail, or all of it.
         if log.damage or is_in_limbo(
             acks_unsynced=not settings.fsync,
             unclean=context.store.trust is FileTrust.OTHER_BOOT and self._is_starting,
             sync_failed=context.store.sync_failed and self._is_starting,
-            done=context.node in facts.done,
+            done=context.node in range_info.done,
         ):
-            promise.set_limbo(facts.index, is_in_limbo=True)
+            promise.set_limbo(range_info.index, is_in_limbo=True)
         state = ReplicaState(
-            facts.start,
+            range_info.start,
             Offset(log.written_end),
-            Epoch(max(facts.epoch, promise.epoch)),
+            Epoch(max(range_info.epoch, promise.epoch)),
             context.store.directory_id.hex(),
-            limbo=facts.index in promise.limbo,
+            limbo=range_info.index in promise.limbo,
         )
         machine = RangeReplica(state, acks_unsynced=not settings.fsync)
         machine.synced_end = Offset(log.synced_end)  # files that were open already may be ahead
         held = self._held[key] = ReplicaDriver(log, machine, promise, context.flusher)
         held.attach()
-        self._indexes.setdefault(stream.id, {})[facts.index] = held
+        self._indexes.setdefault(stream.id, {})[range_info.index] = held
         self._on_held(key)
         return held
 
-    def log_of(self, topic: Topic, stream: Stream, facts: Range) -> RangeLog:
+    def log_of(self, topic: Topic, stream: Stream, range_info: Range) -> RangeLog:
         """The files of a range, opened now or before.
 
         Files that cannot be opened are set aside: the range starts over, as a damaged one.
@@ -98,31 +98,31 @@ class ReplicaRegistry:
             Corrupt: they cannot be opened, and no other node has any.
         """
         context = self._context
-        known = self._logs.get(stream.id, {}).get(facts.index)
+        known = self._logs.get(stream.id, {}).get(range_info.index)
         if (
             known is not None
             and not known.closed
-            and known.identity.name.generation == facts.generation
+            and known.identity.name.generation == range_info.generation
         ):
             return known
-        log = found_log(context.store, topic, stream, facts)
+        log = found_log(context.store, topic, stream, range_info)
         if log is None:
             settings = context.settings_of(topic)
             try:
-                log = range_log(context.store, topic, stream, facts, settings)
+                log = range_log(context.store, topic, stream, range_info, settings)
             except Corrupt as error:
                 if is_lone(stream):
                     raise
-                if facts.is_open:
+                if range_info.is_open:
                     # Noted first: the next start finds nothing, and would count that as everything.
-                    self._promise(topic, stream.id).set_limbo(facts.index, is_in_limbo=True)
-                name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+                    self._promise(topic, stream.id).set_limbo(range_info.index, is_in_limbo=True)
+                name = RangeName(stream.id, topic.name, range_info.index, range_info.generation)
                 damage = Damage(context.store.set_aside(name), 0, str(error))
                 _log.error("a range cannot be opened and is set aside: %s", damage)
-                log = range_log(context.store, topic, stream, facts, settings)
+                log = range_log(context.store, topic, stream, range_info, settings)
                 log.damage.append(damage)
-                log.missing = not facts.is_open
-        self._logs.setdefault(stream.id, {})[facts.index] = log
+                log.missing = not range_info.is_open
+        self._logs.setdefault(stream.id, {})[range_info.index] = log
         return log
 
     def logs_of(self, stream: StreamId) -> dict[RangeIndex, RangeLog]:
@@ -132,12 +132,12 @@ class ReplicaRegistry:
         } | self._logs.get(stream, {})
         return {index: log for index, log in logs.items() if not log.closed}
 
-    def is_there(self, topic: Topic, stream: Stream, facts: Range) -> bool:
+    def is_there(self, topic: Topic, stream: Stream, range_info: Range) -> bool:
         """Whether the disk has something of a range."""
         store = self._context.store
-        if found_log(store, topic, stream, facts) is not None:
+        if found_log(store, topic, stream, range_info) is not None:
             return True
-        name = RangeName(stream.id, topic.name, facts.index, facts.generation)
+        name = RangeName(stream.id, topic.name, range_info.index, range_info.generation)
         directory = range_directory(store.data_dir, name)
         return directory.is_dir() and bool(segment_bases(directory))
 
@@ -165,7 +165,7 @@ class ReplicaRegistry:
             promise = self._promises[stream] = Promise(partition)
         return promise
 
-    def state_before(self, topic: Topic, stream: Stream, facts: Range) -> bytes:
+    def state_before(self, topic: Topic, stream: Stream, range_info: Range) -> bytes:
         """The state where a range starts, from the files of this node.
 
         Raises:
@@ -176,7 +176,7 @@ class ReplicaRegistry:
             is_here = self._context.node in (*one.replicas, *one.replicating)
             return self.log_of(topic, stream, one) if is_here else None
 
-        return opening_state(stream, facts, log_of).snapshot()
+        return opening_state(stream, range_info, log_of).snapshot()
 
     def range_of(self, key: RangeKey) -> tuple[Topic, Stream, Range] | None:
         """The catalogue's entry of a range."""
@@ -184,9 +184,9 @@ class ReplicaRegistry:
         if topic is None or key.partition >= len(topic.streams):
             return None
         stream = topic.streams[key.partition]
-        for facts in reversed(stream.ranges):
-            if facts.index == key.index:
-                return topic, stream, facts
+        for range_info in reversed(stream.ranges):
+            if range_info.index == key.index:
+                return topic, stream, range_info
         return None
 
     def need_range(self, key: RangeKey) -> tuple[Topic, Stream, Range]:

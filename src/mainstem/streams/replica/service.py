@@ -34,9 +34,9 @@ from mainstem.streams.replica.folder_copy_driver import FolderCopyDriver
 from mainstem.streams.replica.messages import RangeKey
 from mainstem.streams.replica.registry import ReplicaRegistry
 from mainstem.streams.replica.state_machine import (
-    Ack,
     FenceAnswer,
     Refusal,
+    ReplicaAck,
 )
 
 EARLY_BYTES_MAX: Final = 32 * MIB
@@ -46,7 +46,7 @@ COPY_BYTES_MAX: Final = 4 * MIB
 _log = logging.getLogger(__name__)
 
 # Called for the writer of a stream on this node with the sender and its message.
-WriterListener = Callable[[NodeId, messages.Acknowledged | messages.Refused], None]
+WriterListener = Callable[[NodeId, messages.Acknowledged | messages.ReplicaRefused], None]
 
 
 class ReplicaService:
@@ -61,7 +61,7 @@ class ReplicaService:
         self._early_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.folders = FolderCopyDriver(context)
-        self.certainty = CatalogueFreshness(context.placement, context.clock)
+        self.catalogue_freshness = CatalogueFreshness(context.placement, context.clock)
         # Called with the sealed range that is damaged here.
         self.on_damage: Callable[[StreamId, RangeIndex], None] = lambda _stream, _index: None
 
@@ -69,7 +69,7 @@ class ReplicaService:
         """Accept and answer nothing more."""
         self._is_closed = True
         self._drop_early()
-        self.certainty.close()
+        self.catalogue_freshness.close()
 
     def start(self) -> None:
         """Register the handlers for other nodes."""
@@ -100,7 +100,7 @@ class ReplicaService:
         match message:
             case messages.AppendBatches():
                 self._append(node, message, batches, body)
-            case messages.Acknowledged() | messages.Refused():
+            case messages.Acknowledged() | messages.ReplicaRefused():
                 listener = self._writer_listeners.get(message.key.stream)
                 if listener is not None:
                     listener(node, message)
@@ -121,10 +121,10 @@ class ReplicaService:
             if found is None:
                 self._keep_early(node, message.key, body)
                 return
-            topic, stream, facts = found
-            if self._context.node not in facts.replicas:
+            topic, stream, range_info = found
+            if self._context.node not in range_info.replicas:
                 return
-            held = registry.hold(topic, stream, facts)
+            held = registry.hold(topic, stream, range_info)
         if not registry.is_this_disk(message.directory):
             return  # a blank disk has lost its promises: it must not start again
         if message.opening is not None and not held.log.segments:
@@ -195,9 +195,9 @@ class ReplicaService:
             case messages.AskBatches():
                 return self._batches(message)
             case messages.AskState():
-                topic, stream, facts = self.registry.need_range(message.key)
-                state = self.registry.state_before(topic, stream, facts)
-                return [messages.encode(messages.State(message.key)), state]
+                topic, stream, range_info = self.registry.need_range(message.key)
+                state = self.registry.state_before(topic, stream, range_info)
+                return [messages.encode(messages.StateReply(message.key)), state]
             case _:
                 answer = await self.folders.answer(message)
                 if answer is None:
@@ -206,17 +206,17 @@ class ReplicaService:
                     )
                 return answer
 
-    async def fence(self, asked: messages.AskFence) -> messages.Promised | messages.Refused:
+    async def fence(self, asked: messages.AskFence) -> messages.Promised | messages.ReplicaRefused:
         """Promise a new writer's epoch and answer with the end of the range here."""
-        topic, stream, facts = self.registry.need_range(asked.key)
+        topic, stream, range_info = self.registry.need_range(asked.key)
         if not self.registry.is_this_disk(asked.directory):
             own = self._context.store.directory_id.hex()
             return messages.Promised(
-                asked.key, asked.epoch, facts.start, limbo=False, directory=own
+                asked.key, asked.epoch, range_info.start, limbo=False, directory=own
             )
-        if facts.end is not None:
-            return messages.Refused(asked.key, asked.epoch, sealed_at=facts.end)
-        answer = await self.registry.hold(topic, stream, facts).fence(asked.epoch)
+        if range_info.end is not None:
+            return messages.ReplicaRefused(asked.key, asked.epoch, sealed_at=range_info.end)
+        answer = await self.registry.hold(topic, stream, range_info).fence(asked.epoch)
         if isinstance(answer, FenceAnswer):
             return messages.Promised(
                 asked.key, answer.epoch, answer.end, limbo=answer.limbo, directory=answer.directory
@@ -225,16 +225,16 @@ class ReplicaService:
 
     async def store(
         self, message: messages.AppendBatches, batches: memoryview
-    ) -> messages.Acknowledged | messages.Refused:
+    ) -> messages.Acknowledged | messages.ReplicaRefused:
         """Write the batches of a recovery to disk."""
-        topic, stream, facts = self.registry.need_range(message.key)
+        topic, stream, range_info = self.registry.need_range(message.key)
         if not self.registry.is_this_disk(message.directory):
             raise InvalidRequest(ErrorCode.INVALID_REQUEST, "the range is on another disk")
-        held = self.registry.hold(topic, stream, facts)
+        held = self.registry.hold(topic, stream, range_info)
         if message.opening is not None and not held.log.segments:
             held.log.snapshot = message.opening
         notification = await held.store(message.epoch, message.start, message.until, batches)
-        if isinstance(notification, Ack):
+        if isinstance(notification, ReplicaAck):
             return messages.Acknowledged(
                 message.key, notification.epoch, notification.end, notification.synced
             )
@@ -244,40 +244,40 @@ class ReplicaService:
         header, batches = self.read(asked)
         return [messages.encode(header), batches]
 
-    def read(self, asked: messages.AskBatches) -> tuple[messages.Batches, bytes]:
+    def read(self, asked: messages.AskBatches) -> tuple[messages.BatchesReply, bytes]:
         """Batches of a range from the files of this node.
 
         Raises:
             MainstemError: they are not here, or damaged.
         """
-        topic, stream, facts = self.registry.need_range(asked.key)
-        if facts.generation != asked.generation:
-            raise Unavailable(ErrorCode.TIMED_OUT, f"range {facts.index} was rewritten")
-        log = self.registry.log_of(topic, stream, facts)
+        topic, stream, range_info = self.registry.need_range(asked.key)
+        if range_info.generation != asked.generation:
+            raise Unavailable(ErrorCode.TIMED_OUT, f"range {range_info.index} was rewritten")
+        log = self.registry.log_of(topic, stream, range_info)
         size = min(asked.bytes_max, COPY_BYTES_MAX)
         try:
             part = log.read(asked.start, max_bytes=size, until=asked.until, min_one=True)
         except Corrupt:
-            if facts.end is not None:
-                self.on_damage(stream.id, facts.index)
+            if range_info.end is not None:
+                self.on_damage(stream.id, range_info.index)
             raise
         if part is None:
-            return messages.Batches(asked.key, asked.start, asked.start), b""
+            return messages.BatchesReply(asked.key, asked.start, asked.start), b""
         span = (Offset(part.start_offset), Offset(part.until_offset))
-        opening = log.opening_snapshot() if asked.start == facts.start else None
-        return messages.Batches(asked.key, *span, opening), part.read()
+        opening = log.opening_snapshot() if asked.start == range_info.start else None
+        return messages.BatchesReply(asked.key, *span, opening), part.read()
 
 
 def _message_of(
     key: RangeKey, epoch: Epoch, notification: ReplicaNotification
-) -> messages.Acknowledged | messages.Refused | None:
-    if isinstance(notification, Ack):
+) -> messages.Acknowledged | messages.ReplicaRefused | None:
+    if isinstance(notification, ReplicaAck):
         return messages.Acknowledged(key, notification.epoch, notification.end, notification.synced)
     return _refused(key, epoch, notification)
 
 
-def _refused(key: RangeKey, epoch: Epoch, refusal: Refusal) -> messages.Refused:
-    return messages.Refused(
+def _refused(key: RangeKey, epoch: Epoch, refusal: Refusal) -> messages.ReplicaRefused:
+    return messages.ReplicaRefused(
         key,
         epoch,
         fenced_by=refusal.fenced_by,

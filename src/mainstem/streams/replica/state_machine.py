@@ -18,7 +18,7 @@ from msgspec import Struct
 from mainstem.model.ids import Epoch, Offset
 
 
-class Ack(Struct, frozen=True):
+class ReplicaAck(Struct, frozen=True):
     """To the writer of ``epoch``: everything below ``end`` is held, below ``synced`` on disk."""
 
     epoch: Epoch
@@ -54,7 +54,7 @@ class ReplicaEffects(Struct, frozen=True):
     cut: Offset | None = None
     write: tuple[Offset, Offset] | None = None
     sync: bool = False
-    ack: Ack | None = None
+    ack: ReplicaAck | None = None
     refusal: Refusal | None = None
     answer: FenceAnswer | None = None
     catch_up: tuple[Offset, Offset] | None = None
@@ -251,11 +251,11 @@ class RangeReplica:
             return ReplicaEffects(done=self._is_done())
         return ReplicaEffects(ack=self._ack(), answer=self._answer())
 
-    def _ack(self) -> Ack | None:
+    def _ack(self) -> ReplicaAck | None:
         """Acknowledge to the writer that appended last, unless a newer one has a promise."""
         if self._writer != self.promised or self._stored_promise < self.promised:
             return None
-        return Ack(self.promised, self.end, self.synced_end)
+        return ReplicaAck(self.promised, self.end, self.synced_end)
 
     def _answer(self) -> FenceAnswer | None:
         if self._fence is None:

@@ -28,7 +28,7 @@ from mainstem.streams.failover.state_recovery import found_log, range_log
 from mainstem.streams.producers.committed_state import CommittedState
 from mainstem.streams.producers.stream_state import StreamState
 from mainstem.streams.replica.driver import ReplicaDriver, ReplicaNotification
-from mainstem.streams.replica.messages import Acknowledged, Refused
+from mainstem.streams.replica.messages import Acknowledged, ReplicaRefused
 from mainstem.streams.replica.service import ReplicaService
 from mainstem.streams.replica.state_machine import Refusal
 from mainstem.streams.storage_retry_driver import retried
@@ -91,16 +91,18 @@ class ReplicationDriver:
         # A hand-over was requested: until its outcome is known another node may write already.
         self.is_handed_over = False
         # The next range is needed for other reasons than that this one is full.
-        self.wants_roll = False
-        facts = stream.known.last
+        self.needs_roll = False
+        range_info = stream.known.last
         topic = context.placement.catalogue.need_topic(stream.id.topic)
         opening = stream.log.opening_snapshot() or StreamState().snapshot()
         now = context.now_ms()
-        self._held = replicas.registry.hold(topic, stream.known, facts, stream.log)
-        self._state = CommittedState(facts.start, opening, now)
-        self._machine = RangeWriter(_open_range(stream.known, facts), policy_of(facts), LIMITS, now)
-        self._sender = RangeSender(context, stream.known, facts, stream.log, opening)
-        self._facts = facts
+        self._held = replicas.registry.hold(topic, stream.known, range_info, stream.log)
+        self._state = CommittedState(range_info.start, opening, now)
+        self._machine = RangeWriter(
+            _open_range(stream.known, range_info), policy_of(range_info), LIMITS, now
+        )
+        self._sender = RangeSender(context, stream.known, range_info, stream.log, opening)
+        self._range_info = range_info
 
     def start(self) -> None:
         """Receive the answers of replicas, and send them the existing files."""
@@ -118,7 +120,7 @@ class ReplicationDriver:
             and (known.writer, known.epoch) == (context.node, stream.epoch)
             and not self._machine.is_frozen
             and self._handing_over_to is None
-            and self._replicas.certainty.holds()
+            and self._replicas.catalogue_freshness.holds()
         ):
             return None
         return not_writer(known or stream.known, stream.topic)
@@ -203,11 +205,11 @@ class ReplicationDriver:
 
     # The next range.
 
-    def want_roll(
+    def request_roll(
         self, *, exclude: Sequence[NodeId] = (), new_writer: NodeId | None = None
     ) -> None:
         """Continue in another range: other replicas are assigned, or another writer."""
-        self.wants_roll = True
+        self.needs_roll = True
         self._exclude.update(exclude)
         self._new_writer = new_writer
         self._context.flusher.roll(self.stream)
@@ -224,7 +226,7 @@ class ReplicationDriver:
             ):
                 self._handing_over_to = None
                 if not self._exclude and not self.stream.is_full:
-                    self.wants_roll = self._new_writer is not None
+                    self.needs_roll = self._new_writer is not None
                     return
             if self.stream.closed is None:
                 await self._seal()
@@ -237,13 +239,13 @@ class ReplicationDriver:
         if self._handing_over_to in exclude:  # it was left behind meanwhile
             self._handing_over_to = None
         new_writer = self._handing_over_to
-        self.wants_roll = False
+        self.needs_roll = False
         self.is_handed_over = new_writer is not None
         point = self._machine.freeze()
         now = (self._machine.opened.epoch, self._context.clock.wall_ms())
         # Nothing is committed from here on: every refusal of this node's storage is waited for.
         end = await _retried(
-            stream, lambda: range_end(stream.known, self._facts, stream.log, point, now)
+            stream, lambda: range_end(stream.known, self._range_info, stream.log, point, now)
         )
         if end is None:
             return
@@ -271,35 +273,37 @@ class ReplicationDriver:
     async def _follow(self, known: Stream) -> None:
         """The files of the next range hold what is in flight: continue there."""
         stream, context = self.stream, self._context
-        facts = known.last
-        old, old_facts = self._held, self._facts
+        range_info = known.last
+        old, old_range_info = self._held, self._range_info
         topic = context.placement.catalogue.need_topic(stream.id.topic)
-        log = found_log(context.store, topic, known, facts)
+        log = found_log(context.store, topic, known, range_info)
         assert log is not None, "its files were opened"
-        opening = self._state.at(facts.start, old.log)
+        opening = self._state.at(range_info.start, old.log)
         now = context.now_ms()
         self._machine, effects = self._machine.successor(
-            _open_range(known, facts), policy_of(facts), now
+            _open_range(known, range_info), policy_of(range_info), now
         )
         assert log.written_end == self._machine.next_offset, "what is in flight is in the files"
-        self._held = self._replicas.registry.hold(topic, known, facts, log)
-        self._facts = facts
-        self._state = CommittedState(facts.start, opening, now)
-        self._sender = RangeSender(context, known, facts, log, opening)
+        self._held = self._replicas.registry.hold(topic, known, range_info, log)
+        self._range_info = range_info
+        self._state = CommittedState(range_info.start, opening, now)
+        self._sender = RangeSender(context, known, range_info, log, opening)
         kept = stream.ranges
-        if facts.start == old_facts.start:  # an empty range is replaced, not kept
+        if range_info.start == old_range_info.start:  # an empty range is replaced, not kept
             kept = kept[:-1]
-            self._replicas.registry.forget(stream.id, old_facts.index)
+            self._replicas.registry.forget(stream.id, old_range_info.index)
             context.store.drop_range(old.log)
         stream.known = known
         stream.hold([*kept, log])
-        stream.short_of_replicas = stream.settings.min_insync_replicas > len(facts.replicas)
+        stream.short_of_replicas = stream.settings.min_insync_replicas > len(range_info.replicas)
         self._unsettled()
         self._take_up_written()
         self._carry_out(effects)
-        if facts.start > old_facts.start and old.machine.sealed_end is None:
+        if range_info.start > old_range_info.start and old.machine.sealed_end is None:
             # While storage refuses it, the range may be dropped here, to be copied again.
-            await _retried(stream, lambda: None if old.log.discarded else old.seal(facts.start))
+            await _retried(
+                stream, lambda: None if old.log.discarded else old.seal(range_info.start)
+            )
         self._on_followed(stream.id)
 
     def _take_up_written(self) -> None:
@@ -318,7 +322,7 @@ class ReplicationDriver:
 
     # Messages of replicas.
 
-    def _on_answer(self, node: NodeId, message: Acknowledged | Refused) -> None:
+    def _on_answer(self, node: NodeId, message: Acknowledged | ReplicaRefused) -> None:
         opened = self._machine.opened
         if (
             message.key != self._sender.key
@@ -362,7 +366,7 @@ class ReplicationDriver:
             name = f"{self.stream.topic}-{self.stream.id.partition}"
             _log.warning("%s continues without nodes %s", name, laggards)
             self._exclude.update(laggards)
-            self.wants_roll = True
+            self.needs_roll = True
             self._context.flusher.roll(self.stream)
         if effects.deposed_by is not None:
             _stand_down(self)
@@ -405,16 +409,16 @@ def _carry_over(
 ) -> bool:
     """Write what is in flight to the files of the next range; may be repeated."""
     topic = context.placement.catalogue.need_topic(stream.id.topic)
-    facts = known.last
-    log = found_log(context.store, topic, known, facts)
+    range_info = known.last
+    log = found_log(context.store, topic, known, range_info)
     if log is None:
-        opening = state.at(facts.start, old.log)
-        log = range_log(context.store, topic, known, facts, stream.settings, opening)
-    carried = _batches_from(old.log, Offset(max(facts.start, log.written_end)))
+        opening = state.at(range_info.start, old.log)
+        log = range_log(context.store, topic, known, range_info, stream.settings, opening)
+    carried = _batches_from(old.log, Offset(max(range_info.start, log.written_end)))
     if carried:
         log.append(carried)
     # Opened here, since it may have to write a promise.
-    replicas.registry.hold(topic, known, facts, log)
+    replicas.registry.hold(topic, known, range_info, log)
     return True
 
 
@@ -423,8 +427,10 @@ async def _retried(stream: StreamWriter, step: Callable[[], ResultT]) -> ResultT
     return await retried(step, name, lambda: stream.closed is not None)
 
 
-def _open_range(stream: Stream, facts: Range) -> OpenRange:
-    return OpenRange(stream.id, facts.index, stream.epoch, facts.start, facts.replicas)
+def _open_range(stream: Stream, range_info: Range) -> OpenRange:
+    return OpenRange(
+        stream.id, range_info.index, stream.epoch, range_info.start, range_info.replicas
+    )
 
 
 def _batches_from(log: RangeLog, start: Offset) -> list[StagedBatch]:

@@ -168,4 +168,4 @@ class RollDriver:
     def _is_due(self, stream: StreamWriter) -> bool:
         if stream.closed is not None:
             return False
-        return stream.is_full or (stream.replication is not None and stream.replication.wants_roll)
+        return stream.is_full or (stream.replication is not None and stream.replication.needs_roll)

@@ -38,7 +38,7 @@ class RangeSender:
     Args:
         context: the services of the node.
         stream: the stream.
-        facts: its open range.
+        range_info: its open range.
         log: the writer's own files.
         opening: the state of the stream where the range starts.
     """
@@ -47,18 +47,18 @@ class RangeSender:
         self,
         context: StreamsContext,
         stream: Stream,
-        facts: Range,
+        range_info: Range,
         log: RangeLog,
         opening: bytes,
     ) -> None:
-        self.key = key_of(stream.id, facts.index)
+        self.key = key_of(stream.id, range_info.index)
         self.undelivered: set[NodeId] = set()
         self._context = context
-        self._facts = facts
+        self._range_info = range_info
         self._epoch: Epoch = stream.epoch
         self._log = log
         self._opening = opening
-        self._directories = {node: directory_of(facts, node) for node in facts.replicas}
+        self._directories = {node: directory_of(range_info, node) for node in range_info.replicas}
         self._sent_committed: dict[NodeId, Offset] = {}
         self._burst: list[StagedBatch] = []
         self._pieces: list[_Piece] = []
@@ -92,14 +92,14 @@ class RangeSender:
         except Corrupt as error:
             # The replica stays behind and the range is rolled without it.
             self._context.flusher.metrics.log_corruptions += 1
-            _log.error("range %d cannot be sent: %s", self._facts.index, error)
+            _log.error("range %d cannot be sent: %s", self._range_info.index, error)
         except Unavailable as error:
-            _log.warning("range %d cannot be sent now: %s", self._facts.index, error)
+            _log.warning("range %d cannot be sent now: %s", self._range_info.index, error)
 
     def send_committed(self, progress: list[ReplicaProgress], committed: Offset) -> None:
         """Send what is committed by itself, to replicas that get no further batches."""
         for one in progress:
-            known = self._sent_committed.get(one.replica, self._facts.start)
+            known = self._sent_committed.get(one.replica, self._range_info.start)
             if one.replica != self._context.node and known < committed <= one.end:
                 send = SendAppend(one.replica, one.end, one.end, committed)
                 self._note(send, one.end, one.end, b"")
@@ -113,7 +113,7 @@ class RangeSender:
             until,
             send.committed,
             directory=self._directories[node],
-            opening=self._opening if start == self._facts.start else None,
+            opening=self._opening if start == self._range_info.start else None,
         )
         if self._context.peers.note(node, PeerService.RANGES, [encode(message), batches]):
             self._sent_committed[node] = send.committed

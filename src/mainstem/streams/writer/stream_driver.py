@@ -67,7 +67,7 @@ class Replication(Protocol):
     """
 
     @property
-    def wants_roll(self) -> bool:
+    def needs_roll(self) -> bool:
         """Whether the next range is needed for other reasons than that this one is full."""
         ...
 
@@ -260,7 +260,7 @@ class StreamWriter(StreamReader):
                 if transactional or state.transactions.ongoing:
                     state.join(pid, base, transactional=transactional, verified=verified)
             except InvalidRequest as refusal:
-                raise _judged(self, refusal) from None
+                raise _confirmed_refusal(self, refusal) from None
             state.producers.record(pid, pep, seq, count, base, max_timestamp)
         self._place(buf, start, until, count, max_timestamp)
         return Offset(base)
@@ -349,7 +349,7 @@ class StreamWriter(StreamReader):
         metrics.messages_in += staged[-1][2] - staged[0][1]
         metrics.batches_in += len(staged)
         metrics.bytes_in += log.size_bytes - size_bytes
-        flusher.space.took(log.size_bytes - size_bytes)
+        flusher.space.count_written(log.size_bytes - size_bytes)
         if replication is not None:
             replication.flushed(staged)
         elif self._fsync or not log.directory_synced:
@@ -446,7 +446,7 @@ def _segments_per_range(settings: TopicSettings) -> int:
     return 1 if settings.compact else SEGMENTS_PER_RANGE
 
 
-def _judged(stream: StreamWriter, refusal: InvalidRequest) -> MainstemError:
+def _confirmed_refusal(stream: StreamWriter, refusal: InvalidRequest) -> MainstemError:
     """The refusal for a producer whose batch does not fit its known state here.
 
     It may have written at another node meanwhile: only a confirmed writer refuses for good.

@@ -31,7 +31,7 @@ class Pong(Word):
     """Answers ``Ping``."""
 
 
-class Refused(Struct, omit_defaults=True, frozen=True):
+class RefusedMessage(Struct, omit_defaults=True, frozen=True):
     """A message of a publish that was not stored, by its index."""
 
     place: int
@@ -43,7 +43,7 @@ class Published(Word):
 
     stored: int
     unrouted: list[int] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedMessage] = field(default_factory=list)
 
 
 class WireDelivery(Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -91,7 +91,7 @@ class Got(Word):
     left: int = 0
 
 
-class QueueStatus(Word):
+class DeclaredQueue(Word, tag="queue-status"):
     """The response to a declaration of a queue."""
 
     name: str
@@ -100,7 +100,7 @@ class QueueStatus(Word):
     is_new: bool = False
 
 
-class Counted(Word):
+class MessageCount(Word, tag="counted"):
     """A number of messages."""
 
     messages: int
@@ -191,7 +191,7 @@ class TopicList(Word):
     topics: list[WireTopic]
 
 
-class Place(Struct, omit_defaults=True, frozen=True, kw_only=True):
+class RecordPosition(Struct, omit_defaults=True, frozen=True, kw_only=True):
     """Partition and offset of a stored message."""
 
     partition: int
@@ -201,7 +201,7 @@ class Place(Struct, omit_defaults=True, frozen=True, kw_only=True):
 class Appended(Word):
     """Partition and offset of each message, in the order of the messages."""
 
-    places: list[Place]
+    places: list[RecordPosition]
 
 
 class WireRecord(Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -232,8 +232,8 @@ Answer = (
     | Flow
     | Goodbye
     | Got
-    | QueueStatus
-    | Counted
+    | DeclaredQueue
+    | MessageCount
     | QueueList
     | BrowsedList
     | ExchangeList

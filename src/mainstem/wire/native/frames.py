@@ -41,7 +41,7 @@ _BROTLI_LEVEL: Final = 4
 _pack_head = HEAD.pack
 
 
-class Malformed(Exception):
+class MalformedFrame(Exception):
     """The bytes are not a frame; the connection cannot continue."""
 
 
@@ -58,29 +58,29 @@ def frame(correlation: int, body: bytes, compression: int = NONE) -> bytes:
 def check_length(length: int, limit_bytes: int) -> None:
     """Raises on an invalid length before memory is allocated for it."""
     if length < COUNTED_BYTES:
-        raise Malformed(f"a frame of length {length} has no header")
+        raise MalformedFrame(f"a frame of length {length} has no header")
     if length > limit_bytes:
-        raise Malformed(f"a frame of {length} bytes, {limit_bytes} are allowed")
+        raise MalformedFrame(f"a frame of {length} bytes, {limit_bytes} are allowed")
 
 
 def plain_body(flags: int, body: Any, compression: int, limit_bytes: int) -> Any:
     """The body as msgpack; ``compression`` is what was agreed on.
 
     Raises:
-        Malformed: unknown flags, a compression that was not agreed on, too large or damaged.
+        MalformedFrame: unknown flags, a compression that was not agreed on, too large or damaged.
     """
     codec = flags & _CODEC_BITS
     if flags != codec:
-        raise Malformed(f"flags {flags:#x} are unknown")
+        raise MalformedFrame(f"flags {flags:#x} are unknown")
     if codec == NONE:
         return body
     if codec != compression:
-        raise Malformed(f"compression {codec} was not agreed on")
+        raise MalformedFrame(f"compression {codec} was not agreed on")
     if len(body) < _PLAIN_LENGTH.size:
-        raise Malformed("a compressed body without its uncompressed length")
+        raise MalformedFrame("a compressed body without its uncompressed length")
     [size] = _PLAIN_LENGTH.unpack_from(body)
     if size > limit_bytes:
-        raise Malformed(f"a body of {size} bytes, {limit_bytes} are allowed")
+        raise MalformedFrame(f"a body of {size} bytes, {limit_bytes} are allowed")
     return _unpacked(codec, body[_PLAIN_LENGTH.size :], size)
 
 
@@ -98,15 +98,15 @@ def _unpacked(codec: int, body: Any, size: int) -> bytes:
         try:
             plain = unpacker.decompress(body, size + 1)
         except zlib.error as error:
-            raise Malformed(f"gzip: {error}") from None
+            raise MalformedFrame(f"gzip: {error}") from None
         if len(plain) != size or not unpacker.eof or unpacker.unused_data:
-            raise Malformed("gzip: not the declared length")
+            raise MalformedFrame("gzip: not the declared length")
         return plain
     buffer = bytearray(size)
     try:
         found = cramjam.brotli.decompress_into(bytes(body), buffer)
     except cramjam.DecompressionError as error:
-        raise Malformed(f"brotli: {error}") from None
+        raise MalformedFrame(f"brotli: {error}") from None
     if found != size:
-        raise Malformed("brotli: not the declared length")
+        raise MalformedFrame("brotli: not the declared length")
     return bytes(buffer)

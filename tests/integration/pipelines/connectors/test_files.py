@@ -12,12 +12,12 @@ from pyarrow import parquet as pq
 
 from mainstem.model.errors import Fenced, InvalidRequest, Unavailable
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.shapes import Place, Severity
+from mainstem.pipelines.connector.shapes import ConnectorContext, FindingSeverity
 from mainstem.pipelines.connectors import avro, file, parquet
 from mainstem.pipelines.connectors import csv as csv_connector
 from mainstem.pipelines.connectors import json as json_connector
 from mainstem.pipelines.object_store.sink import FileLayout, write_batch
-from mainstem.pipelines.object_store.stores import Folder
+from mainstem.pipelines.object_store.stores import FolderStore
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite
 
 pytestmark = pytest.mark.timeout(180)
@@ -83,7 +83,7 @@ def test_what_the_sink_writes_the_source_reads(
     values = [{"n": n, "s": f'text "{n}", ü' if n % 3 else None} for n in range(20)]
     made = [(json.dumps(value).encode(),) for value in values]
     layout = FileLayout(
-        store=Folder(tmp_path / "out"),
+        store=FolderStore(tmp_path / "out"),
         format=format_,
         schema="n bigint, s string",
         compression=compression,
@@ -92,13 +92,13 @@ def test_what_the_sink_writes_the_source_reads(
         spark.createDataFrame(made, "value binary"),
         BatchIdentity("query", 0),
         layout,
-        Place(pipeline="p", state_dir=tmp_path),
+        ConnectorContext(pipeline="p", state_dir=tmp_path),
     )
 
     source = {"parquet": parquet, "json": json_connector, "csv": csv_connector, "avro": avro}
     config = file.FolderSourceConfig(path=str(tmp_path / "out"), key="n")
-    place = Place(pipeline="p", state_dir=tmp_path / "state", streaming=False)
-    rows = source[format_].SOURCE.read(spark, config, place).collect()
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path / "state", streaming=False)
+    rows = source[format_].SOURCE.read(spark, config, context).collect()
 
     found = [json.loads(bytes(row.value)) for row in rows]
     if format_ == "csv":  # everything in it is text
@@ -114,14 +114,14 @@ def test_csv_needs_columns_and_a_compression_has_to_fit(tmp_path: Path) -> None:
         file.FileSinkConfig(path=str(tmp_path), format="json", compression="snappy"),
         file.FileSinkConfig(path=str(tmp_path), format="json", schema="no such type"),
     ):
-        assert file.SINK.check(config)[0].severity is Severity.ERROR
+        assert file.SINK.check(config)[0].severity is FindingSeverity.ERROR
 
 
 class Killed(Exception):
     """The process ends here."""
 
 
-class FrailFolder(Folder, frozen=True):
+class FrailFolder(FolderStore, frozen=True):
     """A folder whose process is killed when files are ``staged``, ``decided`` or ``moving``."""
 
     moment: str = ""
@@ -149,36 +149,36 @@ def values(spark: Any, *, partitions: int) -> Any:
 def test_a_batch_that_was_killed_midway_is_there_once_when_it_is_repeated(
     spark: Any, tmp_path: Path, moment: str
 ) -> None:
-    place = Place(pipeline="p", state_dir=tmp_path / "state")
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path / "state")
     batch = BatchIdentity("query", 0)
     frail = FileLayout(
         store=FrailFolder(tmp_path / "out", moment), format="json", schema=None, compression="none"
     )
     with pytest.raises(Killed):
-        write_batch(values(spark, partitions=3), batch, frail, place)
+        write_batch(values(spark, partitions=3), batch, frail, context)
 
     whole = FileLayout(
-        store=Folder(tmp_path / "out"), format="json", schema=None, compression="none"
+        store=FolderStore(tmp_path / "out"), format="json", schema=None, compression="none"
     )
     # The same records, cut in another way.
-    write_batch(values(spark, partitions=2), batch, whole, place)
-    write_batch(values(spark, partitions=1), batch, whole, place)
+    write_batch(values(spark, partitions=2), batch, whole, context)
+    write_batch(values(spark, partitions=1), batch, whole, context)
 
     lines = b"".join(path.read_bytes() for path in visible(tmp_path / "out")).splitlines()
     assert Counter(lines) == Counter(f'{{"n":{n}}}'.encode() for n in range(30))
-    assert not list(Folder(tmp_path / "out").files("_mainstem/staging"))
+    assert not list(FolderStore(tmp_path / "out").files("_mainstem/staging"))
 
 
 def test_a_process_that_is_behind_is_refused(spark: Any, tmp_path: Path) -> None:
-    place = Place(pipeline="p", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path)
     layout = FileLayout(
-        store=Folder(tmp_path / "o"), format="json", schema=None, compression="none"
+        store=FolderStore(tmp_path / "o"), format="json", schema=None, compression="none"
     )
-    write_batch(values(spark, partitions=1), BatchIdentity("query", 7), layout, place)
+    write_batch(values(spark, partitions=1), BatchIdentity("query", 7), layout, context)
     with pytest.raises(Fenced):
-        write_batch(values(spark, partitions=1), BatchIdentity("query", 6), layout, place)
+        write_batch(values(spark, partitions=1), BatchIdentity("query", 6), layout, context)
     # A fresh checkpoint is another query and counts from zero.
-    write_batch(values(spark, partitions=1), BatchIdentity("another", 0), layout, place)
+    write_batch(values(spark, partitions=1), BatchIdentity("another", 0), layout, context)
     assert len(visible(tmp_path / "o")) == 2
 
 
@@ -194,21 +194,21 @@ def test_records_that_fit_no_file_are_dead_letters_and_the_others_arrive(
     spark: Any, tmp_path: Path
 ) -> None:
     letters = Letters()
-    place = Place(pipeline="p", state_dir=tmp_path, dead_letters=letters)
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path, dead_letters=letters)
     frame = spark.createDataFrame(
         [(b'{"n":\n1}',), (b"not json",), (b"\xff\xfe",), (None,)], "value binary"
     )
     layout = FileLayout(
-        store=Folder(tmp_path / "o"), format="json", schema=None, compression="none"
+        store=FolderStore(tmp_path / "o"), format="json", schema=None, compression="none"
     )
 
-    write_batch(frame, BatchIdentity("query", 0), layout, place)
+    write_batch(frame, BatchIdentity("query", 0), layout, context)
 
     [written] = visible(tmp_path / "o")
     assert written.read_text() == '{"n": 1}\n'
     assert {bytes(row.value) for row in letters.rows} == {b"not json", b"\xff\xfe"}
 
-    strict = Place(pipeline="p", state_dir=tmp_path)
+    strict = ConnectorContext(pipeline="p", state_dir=tmp_path)
     with pytest.raises(InvalidRequest, match="dead_letter_topic"):
         write_batch(frame, BatchIdentity("query", 1), layout, strict)
 
@@ -216,7 +216,7 @@ def test_records_that_fit_no_file_are_dead_letters_and_the_others_arrive(
 def test_a_file_grows_no_larger_than_asked_for(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(60_000).selectExpr("cast(id as string) || repeat('x', 20) as value")
     layout = FileLayout(
-        store=Folder(tmp_path / "o"),
+        store=FolderStore(tmp_path / "o"),
         format="text",
         schema=None,
         compression="none",
@@ -226,7 +226,7 @@ def test_a_file_grows_no_larger_than_asked_for(spark: Any, tmp_path: Path) -> No
         frame.selectExpr("cast(value as binary) as value").coalesce(1),
         BatchIdentity("query", 0),
         layout,
-        Place(pipeline="p", state_dir=tmp_path),
+        ConnectorContext(pipeline="p", state_dir=tmp_path),
     )
     written = visible(tmp_path / "o")
     assert len(written) > 2
@@ -236,10 +236,10 @@ def test_a_file_grows_no_larger_than_asked_for(spark: Any, tmp_path: Path) -> No
 def test_a_broken_file_is_named(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "bad.parquet").write_bytes(b"PAR1 no footer")
-    place = Place(pipeline="p", state_dir=tmp_path / "s", streaming=False)
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path / "s", streaming=False)
     config = file.FileSourceConfig(path=str(tmp_path / "in"), format="parquet")
     with pytest.raises(Exception, match=r"INVALID_RECORD \[bad.parquet\]"):
-        file.SOURCE.read(spark, config, place).collect()
+        file.SOURCE.read(spark, config, context).collect()
 
 
 @pytest.fixture
@@ -253,9 +253,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.needs("root")
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(small_disk: Path) -> None:
-    folder = Folder(small_disk)
+    folder = FolderStore(small_disk)
     with pytest.raises(Unavailable, match="disk is full"), folder.writer("a/b.json") as out:
         out.write(b"x" * 200_000)
     assert not list(folder.files(""))
     [finding] = file.SINK.check(file.FileSinkConfig(path=str(small_disk)))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is FindingSeverity.WARNING

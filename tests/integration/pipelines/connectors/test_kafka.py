@@ -13,7 +13,7 @@ from bench.peers.maven import SHORT_LIVED
 from tests.integration.pipelines.stage import produce, records
 
 from mainstem.client.admin import Admin, NewTopic
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connector.wire import as_wire
 from mainstem.pipelines.connectors import datagen, kafka
 from mainstem.testing.connector_suite import SinkSuite, SourceSuite, run_once
@@ -81,10 +81,12 @@ def test_records_go_to_apache_kafka_and_come_back(spark: Any, tmp_path: Path) ->
     with ApacheKafka(jvm=SHORT_LIVED) as peer:
         topic = topic_on(peer.kafka)
         made = datagen.DatagenConfig(kind="numbers", count=50, rows_per_second=None)
-        place = Place(pipeline="sinks.kafka", state_dir=tmp_path, rows_per_batch_max=20)
-        frame = as_wire(datagen.SOURCE.read(spark, made, place), topic="ours")
+        context = ConnectorContext(
+            pipeline="sinks.kafka", state_dir=tmp_path, rows_per_batch_max=20
+        )
+        frame = as_wire(datagen.SOURCE.read(spark, made, context), topic="ours")
         sink = kafka.KafkaSinkConfig(bootstrap_servers=[peer.kafka], topic=topic)
-        run_once(kafka.SINK.write(frame, sink, place), tmp_path)
+        run_once(kafka.SINK.write(frame, sink, context), tmp_path)
 
         source = kafka.KafkaSourceConfig(bootstrap_servers=[peer.kafka], topics=[topic])
         found: list[bytes] = []
@@ -92,9 +94,9 @@ def test_records_go_to_apache_kafka_and_come_back(spark: Any, tmp_path: Path) ->
         def take(batch: Any, batch_id: int) -> None:
             found.extend(bytes(row.value) for row in batch.collect())
 
-        back = kafka.SOURCE.read(spark, source, place).writeStream.foreachBatch(take)
+        back = kafka.SOURCE.read(spark, source, context).writeStream.foreachBatch(take)
         run_once(back, tmp_path / "back")
     expected = datagen.SOURCE.read(
-        spark, made, Place(pipeline="p", state_dir=tmp_path, streaming=False)
+        spark, made, ConnectorContext(pipeline="p", state_dir=tmp_path, streaming=False)
     )
     assert Counter(found) == Counter(bytes(row.value) for row in expected.collect())

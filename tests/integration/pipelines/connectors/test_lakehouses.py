@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.shapes import Place
+from mainstem.pipelines.connector.shapes import ConnectorContext
 from mainstem.pipelines.connectors import delta, iceberg
 from mainstem.testing.connector_suite import SinkSuite
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_killed_before_or_after_its_commit_is_there_once(
 ) -> None:
     module, settings, config_of, written = LAKES[lake]
     config = settings(**config_of(tmp_path, schema="n bigint, s string"))
-    place = Place(pipeline="sinks.lake", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="sinks.lake", state_dir=tmp_path)
     pieces = "mainstem.pipelines.database_tables.rows.arrow_pieces"
 
     def broken_off(rows: Any) -> Any:
@@ -106,14 +106,14 @@ def test_a_batch_that_is_killed_before_or_after_its_commit_is_there_once(
         with monkeypatch.context() as patched:
             patched.setattr(pieces, broken_off)
             with pytest.raises(Killed):
-                module.write_batch(frame, batch, config, place)
-        module.write_batch(frame, batch, config, place)
+                module.write_batch(frame, batch, config, context)
+        module.write_batch(frame, batch, config, context)
         # The commit arrived, Spark never heard of it: the batch comes again.
-        module.write_batch(frame, batch, config, place)
+        module.write_batch(frame, batch, config, context)
 
     assert Counter(written(tmp_path, "n")) == Counter(range(30))
     # A fresh checkpoint is another query and counts from zero.
-    module.write_batch(values(spark, 30, 40), BatchIdentity("another", 0), config, place)
+    module.write_batch(values(spark, 30, 40), BatchIdentity("another", 0), config, context)
     assert Counter(written(tmp_path, "n")) == Counter(range(40))
 
 
@@ -122,10 +122,10 @@ def test_a_schema_that_does_not_fit_the_table_is_told(
     spark: Any, tmp_path: Path, lake: str
 ) -> None:
     module, settings, config_of, written = LAKES[lake]
-    place = Place(pipeline="sinks.lake", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="sinks.lake", state_dir=tmp_path)
     config = settings(**config_of(tmp_path, schema="n bigint, s string"))
-    module.write_batch(values(spark, 0, 5), BatchIdentity("q", 0), config, place)
+    module.write_batch(values(spark, 0, 5), BatchIdentity("q", 0), config, context)
     other = settings(**config_of(tmp_path, schema="n bigint, s string, extra string"))
     with pytest.raises(InvalidRequest, match="schema"):
-        module.write_batch(values(spark, 5, 9), BatchIdentity("q", 1), other, place)
+        module.write_batch(values(spark, 5, 9), BatchIdentity("q", 1), other, context)
     assert len(written(tmp_path, "n")) == 5

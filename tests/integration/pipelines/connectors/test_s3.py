@@ -12,7 +12,7 @@ from tests.integration.pipelines.connectors.s3_servers import PINS, S3Server, en
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.shapes import Place, Severity
+from mainstem.pipelines.connector.shapes import ConnectorContext, FindingSeverity
 from mainstem.pipelines.connectors import s3
 from mainstem.pipelines.object_store.bucket import Bucket, BucketSettings
 from mainstem.pipelines.object_store.sink import FileLayout, write_batch
@@ -119,15 +119,15 @@ def layout(bucket: Bucket) -> FileLayout:
 def test_batches_that_were_killed_midway_are_there_once_when_they_are_repeated(
     spark: Any, tmp_path: Path, bucket: Bucket
 ) -> None:
-    place = Place(pipeline="p", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="p", state_dir=tmp_path)
     for number, moment in enumerate(("staged", "decided", "moving")):
         batch = BatchIdentity("query", number)
         frail = layout(FrailBucket(bucket.settings, moment))
         with pytest.raises(Killed):
-            write_batch(values(spark, partitions=3), batch, frail, place)
+            write_batch(values(spark, partitions=3), batch, frail, context)
         # The same records, cut in another way, and once more.
-        write_batch(values(spark, partitions=2), batch, layout(bucket), place)
-        write_batch(values(spark, partitions=1), batch, layout(bucket), place)
+        write_batch(values(spark, partitions=2), batch, layout(bucket), context)
+        write_batch(values(spark, partitions=1), batch, layout(bucket), context)
 
     lines: list[bytes] = []
     for path in visible(bucket):
@@ -160,7 +160,7 @@ def test_a_missing_library_is_an_error_that_names_the_extra(
     config = s3.S3SinkConfig(bucket="b")
     frame = values(spark, partitions=1)
     with pytest.raises(InvalidRequest, match=r"pip install 'mainstem\[s3\]'"):
-        s3.SINK.write(frame, config, Place(pipeline="p", state_dir=tmp_path))
+        s3.SINK.write(frame, config, ConnectorContext(pipeline="p", state_dir=tmp_path))
 
 
 def test_a_refused_key_is_told(bucket: Bucket) -> None:
@@ -169,4 +169,5 @@ def test_a_refused_key_is_told(bucket: Bucket) -> None:
     assert "refuses these keys" in str(refused)
     assert "testing-secret" not in str(refused)
     assert not refused.retriable
-    assert s3.SINK.check(s3.S3SinkConfig(**settings_of(bucket)))[0].severity is Severity.WARNING  # type: ignore[arg-type]
+    config = s3.S3SinkConfig(**settings_of(bucket))  # type: ignore[arg-type]
+    assert s3.SINK.check(config)[0].severity is FindingSeverity.WARNING

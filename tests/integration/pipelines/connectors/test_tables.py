@@ -14,7 +14,7 @@ from tests.integration.pipelines.connectors.mariadb import MariaDbServer
 
 from mainstem.model.errors import InvalidRequest
 from mainstem.pipelines.connector.batches import BatchIdentity
-from mainstem.pipelines.connector.shapes import Place, Severity
+from mainstem.pipelines.connector.shapes import ConnectorContext, FindingSeverity
 from mainstem.pipelines.connectors import mysql, postgres
 from mainstem.pipelines.database_tables import sink as _table_sink
 from mainstem.pipelines.database_tables.databases import DatabaseServer, Kind
@@ -162,7 +162,7 @@ class Killed(Exception):
 def test_a_batch_that_is_killed_or_repeated_is_there_once(
     spark: Any, tmp_path: Path, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(pipeline="sinks.t", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="sinks.t", state_dir=tmp_path)
     target = SinkTable(
         server=database.server(),
         table=table,
@@ -182,28 +182,28 @@ def test_a_batch_that_is_killed_or_repeated_is_there_once(
             # Between the rows and the ledger: the transaction never commits.
             patched.setattr(_table_sink, "_note", killed)
             with pytest.raises(Killed):
-                write_batch(changes(spark, rows), batch, target, place)
-        write_batch(changes(spark, rows), batch, target, place)
-        write_batch(changes(spark, rows), batch, target, place)
+                write_batch(changes(spark, rows), batch, target, context)
+        write_batch(changes(spark, rows), batch, target, context)
+        write_batch(changes(spark, rows), batch, target, context)
 
     found = Counter(number for (number,) in database.run(f"SELECT number FROM {table}"))
     assert found == Counter(range(30))
     # A fresh checkpoint is another query: its batch 0 is another batch.
     other = [("", row(1000, "other"))]
-    write_batch(changes(spark, other), BatchIdentity("another", 0), target, place)
+    write_batch(changes(spark, other), BatchIdentity("another", 0), target, context)
     assert database.run(f"SELECT text FROM {table} WHERE number = 1000") == [("other",)]
 
 
 def test_the_last_change_of_a_key_wins_and_tombstones_delete(
     spark: Any, tmp_path: Path, database: Database, table: str
 ) -> None:
-    place = Place(pipeline="sinks.t", state_dir=tmp_path)
+    context = ConnectorContext(pipeline="sinks.t", state_dir=tmp_path)
     first = [("1", row(1, "a")), ("2", row(2, "b")), ("1", row(1, "a2")), ("3", row(3, "c"))]
     second = [('{"number": 2}', None), ("3", None), ("3", row(3, "again")), ("4", None)]
 
     target = upserts(database, table)
-    write_batch(changes(spark, first), BatchIdentity("q2", 0), target, place)
-    write_batch(changes(spark, second), BatchIdentity("q2", 1), target, place)
+    write_batch(changes(spark, first), BatchIdentity("q2", 0), target, context)
+    write_batch(changes(spark, second), BatchIdentity("q2", 1), target, context)
 
     found = database.run(f"SELECT number, text FROM {table} ORDER BY number")
     assert found == [(1, "a2"), (3, "again")]
@@ -213,7 +213,7 @@ def test_a_row_that_the_database_does_not_take_is_a_dead_letter(
     spark: Any, tmp_path: Path, database: Database, table: str
 ) -> None:
     letters = Letters()
-    place = Place(pipeline="sinks.t", state_dir=tmp_path, dead_letters=letters)
+    context = ConnectorContext(pipeline="sinks.t", state_dir=tmp_path, dead_letters=letters)
     rows = [
         ("1", row(1, "fits")),
         ("2", row(2, "x" * 50)),
@@ -221,14 +221,14 @@ def test_a_row_that_the_database_does_not_take_is_a_dead_letter(
         ("", {"text": "n"}),
     ]
 
-    write_batch(changes(spark, rows), BatchIdentity("q3", 0), upserts(database, table), place)
+    write_batch(changes(spark, rows), BatchIdentity("q3", 0), upserts(database, table), context)
 
     assert database.run(f"SELECT number FROM {table} ORDER BY number") == [(1,), (3,)]
     refused = {json.loads(bytes(each.value))["number"]: each.error for each in letters.rows}
     assert set(refused) == {2, None}
     assert "null" in refused[None]
 
-    strict = Place(pipeline="sinks.t", state_dir=tmp_path)
+    strict = ConnectorContext(pipeline="sinks.t", state_dir=tmp_path)
     with pytest.raises(InvalidRequest, match="dead_letter_topic"):
         write_batch(changes(spark, rows), BatchIdentity("q3", 1), upserts(database, table), strict)
     assert len(database.run(f"SELECT number FROM {table}")) == 2
@@ -244,9 +244,9 @@ def test_timestamps_and_whole_tables_are_followed(
     source = database.connectors.SOURCE
     for given in ({"mode": "timestamp", "column": "changed"}, {"mode": "bulk"}):
         config = source.spec().config(**database.config, table=name, **given)
-        assert source.check(config)[0].severity is Severity.OK
-        place = Place(pipeline="p", state_dir=tmp_path, streaming=False)
-        rows = source.read(spark, config, place).collect()
+        assert source.check(config)[0].severity is FindingSeverity.OK
+        context = ConnectorContext(pipeline="p", state_dir=tmp_path, streaming=False)
+        rows = source.read(spark, config, context).collect()
         assert [json.loads(bytes(each.value))["id"] for each in rows] == list(range(10))
         assert {bytes(each.key) for each in rows} == {str(n).encode() for n in range(10)}
 
@@ -257,10 +257,10 @@ def test_a_wrong_password_and_a_server_that_is_away_are_findings(
     sink = database.connectors.SINK
     config = {**database.config, "table": table, "schema": NUMBERS, "mode": "insert"}
     away = sink.check(sink.spec().config(**{**config, "port": 9}))
-    assert away[0].severity is Severity.ERROR
+    assert away[0].severity is FindingSeverity.ERROR
     assert away[0].retriable
     unknown = sink.check(sink.spec().config(**{**config, "database": "nowhere"}))
-    assert unknown[0].severity is Severity.ERROR
+    assert unknown[0].severity is FindingSeverity.ERROR
     assert not unknown[0].retriable
     if database.kind == "mysql":
         wrong = sink.check(sink.spec().config(**{**config, "password": "hunter2hunter2"}))

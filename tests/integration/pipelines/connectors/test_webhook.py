@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from mainstem.model.errors import InvalidRequest, Unavailable
-from mainstem.pipelines.connector.shapes import Place, Severity
+from mainstem.pipelines.connector.shapes import ConnectorContext, FindingSeverity
 from mainstem.pipelines.connectors import http_webhook
 from mainstem.pipelines.connectors.http_webhook import (
     WebhookSinkConfig,
@@ -139,7 +139,7 @@ def test_outages_of_a_receiver_are_waited_out_and_every_key_keeps_its_order(
     answers = {0: (503, {}), 1: (500, {}), 2: (429, {"Retry-After": "0"})}
     receiver.answer = lambda n, body: answers[n // 3 % 3] if n % 3 == 0 else (200, {})
 
-    deliver(numbered(spark, 40), "p-q-0", fast(receiver.url, concurrency=3), _place(tmp_path))
+    deliver(numbered(spark, 40), "p-q-0", fast(receiver.url, concurrency=3), _context(tmp_path))
 
     found = [json.loads(body)["n"] for body in receiver.once]
     assert sorted(found) == list(range(40))
@@ -160,9 +160,9 @@ def test_a_batch_that_breaks_off_is_taken_once_when_it_is_repeated(
         receiver.seen.clear()
         receiver.answer = failing_after(outage)
         with pytest.raises(Unavailable, match="not delivered in 2 attempts: HTTP 503"):
-            deliver(numbered(spark, 30), "p-q-7", fast(receiver.url, retries=1), _place(tmp_path))
+            deliver(numbered(spark, 30), "p-q-7", fast(receiver.url, retries=1), _context(tmp_path))
     receiver.answer = lambda n, body: (200, {})
-    deliver(numbered(spark, 30), "p-q-7", fast(receiver.url, retries=1), _place(tmp_path))
+    deliver(numbered(spark, 30), "p-q-7", fast(receiver.url, retries=1), _context(tmp_path))
     expected = Counter(f'{{"n":{n}}}'.encode() for n in range(30))
     assert Counter(receiver.once) == expected
 
@@ -175,8 +175,8 @@ class Letters:
         self.rows += refused.collect()
 
 
-def _place(tmp_path: Path, letters: Letters | None = None) -> Place:
-    return Place(pipeline="sinks.hook", state_dir=tmp_path, dead_letters=letters)
+def _context(tmp_path: Path, letters: Letters | None = None) -> ConnectorContext:
+    return ConnectorContext(pipeline="sinks.hook", state_dir=tmp_path, dead_letters=letters)
 
 
 def test_what_a_receiver_refuses_is_a_dead_letter_and_holds_nothing_up(
@@ -184,24 +184,24 @@ def test_what_a_receiver_refuses_is_a_dead_letter_and_holds_nothing_up(
 ) -> None:
     letters = Letters()
     receiver.answer = lambda n, body: (422 if b'"n":3}' in body else 200, {})
-    deliver(numbered(spark, 9), "p-q-0", fast(receiver.url), _place(tmp_path, letters))
+    deliver(numbered(spark, 9), "p-q-0", fast(receiver.url), _context(tmp_path, letters))
     assert len(receiver.once) == 8
     [letter] = letters.rows
     assert bytes(letter.value) == b'{"n":3}'
     assert letter.error == "HTTP 422"
     with pytest.raises(InvalidRequest, match="dead_letter_topic"):
-        deliver(numbered(spark, 9), "p-q-1", fast(receiver.url), _place(tmp_path))
+        deliver(numbered(spark, 9), "p-q-1", fast(receiver.url), _context(tmp_path))
 
 
 def test_a_refused_login_stops_the_sink(spark: Any, tmp_path: Path, receiver: Receiver) -> None:
     receiver.answer = lambda n, body: (403, {})
     with pytest.raises(InvalidRequest, match="check token"):
-        deliver(numbered(spark, 3), "p-q-0", fast(receiver.url), _place(tmp_path))
+        deliver(numbered(spark, 3), "p-q-0", fast(receiver.url), _context(tmp_path))
 
 
 def test_nobody_at_home_is_a_finding() -> None:
     [finding] = http_webhook.SINK.check(WebhookSinkConfig(url="http://127.0.0.1:9/"))
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is FindingSeverity.ERROR
     assert finding.retriable
 
 
@@ -296,7 +296,7 @@ def test_a_torn_request_is_cut_off_and_numbers_go_on(tmp_path: Path) -> None:
 
 def test_a_listener_for_strangers_asks_for_a_login() -> None:
     open_to_all = WebhookSourceConfig(port=0, host="0.0.0.0")
-    assert http_webhook.SOURCE.check(open_to_all)[0].severity is Severity.ERROR
+    assert http_webhook.SOURCE.check(open_to_all)[0].severity is FindingSeverity.ERROR
     for given in ({"token": "t"}, {"signature_secret": "s"}, {"insecure": True}):
         config = WebhookSourceConfig(port=0, host="0.0.0.0", **given)
-        assert http_webhook.SOURCE.check(config)[0].severity is Severity.OK
+        assert http_webhook.SOURCE.check(config)[0].severity is FindingSeverity.OK

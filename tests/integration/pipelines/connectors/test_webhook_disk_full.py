@@ -91,7 +91,7 @@ def test_a_segment_that_cannot_be_begun_is_begun_later(
     monkeypatch.setattr(_webhook_spool, "SEGMENT_BYTES", 1)
     real = _webhook_spool._begun
 
-    def full(folder: Path, first: int) -> _webhook_spool.Segment:
+    def full(folder: Path, first: int) -> _webhook_spool.SpoolSegment:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder / str(first)))
 
     spool.add([request(0)])

@@ -9,8 +9,8 @@ from itertools import count
 from mainstem.cluster.gossip.member import (
     Address,
     Claim,
+    GossipState,
     MemberChange,
-    MemberState,
     SelfDescription,
 )
 from mainstem.cluster.gossip.packets import Packet
@@ -23,7 +23,7 @@ Cut = Callable[[int, int, float], bool]  # from, to, now: whether nothing passes
 
 def claim_of(node: int, incarnation: int = 0, rack: str = "") -> Claim:
     about = SelfDescription(Address("127.0.0.1", node), rack=rack)
-    return Claim(NodeId(node), incarnation, MemberState.ALIVE, NodeId(node), about)
+    return Claim(NodeId(node), incarnation, GossipState.ALIVE, NodeId(node), about)
 
 
 class GossipCluster:
@@ -86,10 +86,10 @@ class GossipCluster:
         for node in nodes:
             self._tick(node, self.nodes[node])
 
-    def view(self, node: int) -> dict[int, MemberState]:
+    def view(self, node: int) -> dict[int, GossipState]:
         return {member.node: member.state for member in self.nodes[node].members_table}
 
-    def states_of(self, node: int) -> set[MemberState | None]:
+    def states_of(self, node: int) -> set[GossipState | None]:
         """What the others that run think of a node."""
         return {
             self.view(other).get(node)
@@ -99,7 +99,7 @@ class GossipCluster:
 
     def deaths(self) -> Iterator[tuple[float, int, int]]:
         for at, by, change in self.changes:
-            if change.after.state is MemberState.DEAD:
+            if change.after.state is GossipState.DEAD:
                 yield at, by, change.after.node
 
     def _tick(self, node: int, swim: Swim) -> None:

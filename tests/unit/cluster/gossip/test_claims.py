@@ -10,7 +10,7 @@ from tests.unit.cluster.gossip.gossip_cluster import claim_of
 
 from mainstem.cluster.gossip.broadcast_queue import BroadcastQueue
 from mainstem.cluster.gossip.cipher import GossipCipher
-from mainstem.cluster.gossip.member import Address, Claim, MemberState, SelfDescription
+from mainstem.cluster.gossip.member import Address, Claim, GossipState, SelfDescription
 from mainstem.cluster.gossip.member_table import MemberTable
 from mainstem.cluster.gossip.packets import (
     VERSION,
@@ -27,12 +27,12 @@ from mainstem.cluster.gossip.suspicion import Suspicion
 from mainstem.model.errors import Corrupt, InvalidRequest
 from mainstem.model.ids import NodeId
 
-ALIVE, SUSPECT, DEAD, LEFT = MemberState
+ALIVE, SUSPECT, DEAD, LEFT = GossipState
 SETTINGS = GossipSettings()
 SECRET = b"0123456789abcdef"
 
 
-def said(node: int, incarnation: int, state: MemberState, origin: int = 9) -> Claim:
+def said(node: int, incarnation: int, state: GossipState, origin: int = 9) -> Claim:
     fresh = claim_of(node, incarnation)
     return msgspec.structs.replace(fresh, state=state, origin=NodeId(origin))
 
@@ -59,7 +59,7 @@ def roster_of_one() -> tuple[MemberTable, BroadcastQueue]:
     ],
 )
 def test_the_higher_incarnation_holds_and_then_the_worse_state(
-    known: tuple[int, MemberState], heard: tuple[int, MemberState], holds: str
+    known: tuple[int, GossipState], heard: tuple[int, GossipState], holds: str
 ) -> None:
     members_table, _ = roster_of_one()
     members_table.receive(said(2, known[0], ALIVE), 0.0)
@@ -166,10 +166,10 @@ def test_newer_news_of_a_node_replaces_older() -> None:
 @given(
     node=st.integers(1, 2**31),
     incarnation=st.integers(0, 2**40),
-    state=st.sampled_from([*MemberState]),
+    state=st.sampled_from([*GossipState]),
 )
 def test_packets_are_read_as_they_were_written(
-    node: int, incarnation: int, state: MemberState
+    node: int, incarnation: int, state: GossipState
 ) -> None:
     claim = said(node, incarnation, state)
     packet = Packet(PacketKind.PROBE, NodeId(1), 7, NodeId(2), Address("h", 3), (claim,))

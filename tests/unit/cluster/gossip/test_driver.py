@@ -14,8 +14,8 @@ from mainstem.cluster.gossip.driver import Gossip
 from mainstem.cluster.gossip.member import (
     Address,
     Claim,
+    GossipState,
     MemberChange,
-    MemberState,
     SelfDescription,
 )
 from mainstem.cluster.gossip.settings import FAST
@@ -23,7 +23,7 @@ from mainstem.model.errors import Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.node.clock import SystemClock
 
-ALIVE, SUSPECT, DEAD, LEFT = MemberState
+ALIVE, SUSPECT, DEAD, LEFT = GossipState
 SECRET = b"0123456789abcdef"
 
 

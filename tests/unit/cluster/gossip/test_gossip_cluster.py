@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from tests.unit.cluster.gossip.gossip_cluster import GossipCluster
 
-from mainstem.cluster.gossip.member import Address, MemberState, SelfDescription
+from mainstem.cluster.gossip.member import Address, GossipState, SelfDescription
 
-ALIVE, SUSPECT, DEAD, LEFT = MemberState
+ALIVE, SUSPECT, DEAD, LEFT = GossipState
 SEEDS = [1, 2, 3]
 
 

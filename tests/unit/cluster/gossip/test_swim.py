@@ -3,13 +3,13 @@
 import msgspec
 from tests.unit.cluster.gossip.gossip_cluster import claim_of
 
-from mainstem.cluster.gossip.member import Address, MemberState
+from mainstem.cluster.gossip.member import Address, GossipState
 from mainstem.cluster.gossip.packets import VERSION, Everything, Packet, PacketKind
 from mainstem.cluster.gossip.settings import GossipSettings
 from mainstem.cluster.gossip.swim import Swim
 from mainstem.model.ids import NodeId
 
-ALIVE, SUSPECT, DEAD, LEFT = MemberState
+ALIVE, SUSPECT, DEAD, LEFT = GossipState
 SETTINGS = GossipSettings()
 
 

@@ -10,7 +10,7 @@ import pytest
 from mainstem.cluster.peers.frames import FrameKind, PeerService, header
 from mainstem.cluster.peers.service import UNAUTHENTICATED_MAX, Address, Peers, PeerSettings
 from mainstem.cluster.peers.versions import HIGHEST_VERSION, OWN_VERSIONS, Versions
-from mainstem.cluster.peers.watcher_service import LOOKS_S
+from mainstem.cluster.peers.watcher_service import CHECK_PAUSES_S
 from mainstem.model.errors import Corrupt, ErrorCode, Fenced, InvalidRequest, Unavailable
 from mainstem.model.ids import NodeId
 from mainstem.model.limits import PEER_FRAME_BYTES_MAX
@@ -352,7 +352,7 @@ async def test_a_node_that_ends_one_connection_but_still_listens_is_not_gone() -
     first.watcher.on_gone.append(gone.append)
     first.serve(PeerService.RANGES, echo)
     await second.ask_at(cluster.addresses[ONE], PeerService.RANGES, [], timeout_s=20)
-    await asyncio.sleep(sum(LOOKS_S) + 0.1)
+    await asyncio.sleep(sum(CHECK_PAUSES_S) + 0.1)
     await cluster.close()
     assert gone == []
 
@@ -368,7 +368,7 @@ async def test_a_node_that_can_still_be_heard_is_not_gone_though_its_address_ref
         free.bind(("127.0.0.1", 0))
         cluster.addresses[TWO] = free.getsockname()
     await second.ask_at(cluster.addresses[ONE], PeerService.RANGES, [], timeout_s=20)
-    await asyncio.sleep(sum(LOOKS_S) + 0.1)
+    await asyncio.sleep(sum(CHECK_PAUSES_S) + 0.1)
     heard = await second.ask(ONE, PeerService.RANGES, [], timeout_s=20)
     assert bytes(heard) == b"2 "
     await cluster.close()

@@ -29,7 +29,7 @@ MYSQL = MysqlCdcConfig(database="shop", format="avro")
 PLACEHOLDER = POSTGRES.placeholder
 
 
-def read(kind: kinds.Kind, value: Any) -> Any:
+def read(kind: kinds.AvroType, value: Any) -> Any:
     """What a reader makes of a value."""
     stream = io.BytesIO(kind.encode(value))
     schema = fastavro.parse_schema(named_once(kind.schema))
@@ -98,7 +98,7 @@ def test_arrays_are_read_back_and_those_of_arrays_are_text(
     ],
 )
 def test_a_column_tells_what_its_type_has_no_room_for(
-    kind: kinds.Kind, value: object, expected: object
+    kind: kinds.AvroType, value: object, expected: object
 ) -> None:
     assert read(kind, value) == expected
 

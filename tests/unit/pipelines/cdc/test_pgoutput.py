@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from mainstem.model.errors import Corrupt
 from mainstem.pipelines.cdc.postgres.pgoutput import (
     Begin,
-    Change,
     Commit,
-    Message,
+    LogicalMessage,
     Origin,
     Relation,
     RelationColumn,
+    RowChange,
     Truncate,
     lsn_number,
     lsn_text,
@@ -37,24 +37,28 @@ CAPTURED = {
             ),
         )
     ),
-    "49000040004e00027400000001317400000002c3a4": Change(
+    "49000040004e00027400000001317400000002c3a4": RowChange(
         "c", 0x4000, None, old_is_key=False, new=[b"1", "ä".encode()]
     ),
-    "49000040004e00027400000001326e": Change("c", 0x4000, None, old_is_key=False, new=[b"2", None]),
-    "55000040004e0002740000000131740000000162": Change(
+    "49000040004e00027400000001326e": RowChange(
+        "c", 0x4000, None, old_is_key=False, new=[b"2", None]
+    ),
+    "55000040004e0002740000000131740000000162": RowChange(
         "u", 0x4000, None, old_is_key=False, new=[b"1", b"b"]
     ),
-    "55000040004b00027400000001326e4e00027400000001396e": Change(
+    "55000040004b00027400000001326e4e00027400000001396e": RowChange(
         "u", 0x4000, [b"2", None], old_is_key=True, new=[b"9", None]
     ),
-    "55000040074b00027400000001316e4e000274000000013275": Change(
+    "55000040074b00027400000001316e4e000274000000013275": RowChange(
         "u", 0x4007, [b"1", None], old_is_key=True, new=[b"2", UNCHANGED]
     ),
-    "44000040004b00027400000001316e": Change("d", 0x4000, [b"1", None], old_is_key=True, new=None),
+    "44000040004b00027400000001316e": RowChange(
+        "d", 0x4000, [b"1", None], old_is_key=True, new=None
+    ),
     "5400000002010000400000004007": Truncate(
         (0x4000, 0x4007), is_cascade=True, restarts_identity=False
     ),
-    "4d0100000000015319a07072650000000004626f6479": Message(
+    "4d0100000000015319a07072650000000004626f6479": LogicalMessage(
         is_transactional=True, lsn=0x15319A0, prefix="pre", content=b"body"
     ),
 }

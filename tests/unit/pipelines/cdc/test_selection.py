@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainstem.pipelines.cdc.postgres.snapshot import split_row
 from mainstem.pipelines.cdc.table_selection import (
-    Routing,
+    TableRouting,
     is_selected,
     kept_columns,
     mask,
@@ -43,7 +43,7 @@ def test_masks_hide_values() -> None:
 
 def test_a_table_goes_to_its_route_or_to_the_pattern() -> None:
     routes = [TableRoute(table="a", topic="anywhere"), TableRoute(schema="s", table="b", topic="b")]
-    routing = Routing("cdc.{database}.{schema}.{table}", database="d", name="n", routes=routes)
+    routing = TableRouting("cdc.{database}.{schema}.{table}", database="d", name="n", routes=routes)
     assert routing.topic("any", "a") == "anywhere"
     assert routing.topic("s", "b") == "b"
     assert routing.topic("other", "b") == "cdc.d.other.b"

@@ -10,7 +10,7 @@ from mainstem.wire.native.frames import (
     HEAD,
     HEAD_BYTES,
     NONE,
-    Malformed,
+    MalformedFrame,
     check_length,
     frame,
     plain_body,
@@ -45,34 +45,34 @@ def test_a_small_body_is_left_as_it_is(compression: int) -> None:
 def test_a_body_that_unpacks_to_more_than_it_says_is_refused(compression: int) -> None:
     data = bytearray(frame(1, b"\x00" * 100_000, compression))
     data[HEAD_BYTES : HEAD_BYTES + 4] = (50_000).to_bytes(4, "big")
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         plain_body(compression, data[HEAD_BYTES:], compression, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("compression", [GZIP, BROTLI])
 def test_a_body_that_says_too_much_is_refused_before_it_is_unpacked(compression: int) -> None:
     data = frame(1, b"\x00" * (LIMIT_BYTES + 1), compression)
-    with pytest.raises(Malformed, match="are allowed"):
+    with pytest.raises(MalformedFrame, match="are allowed"):
         plain_body(compression, data[HEAD_BYTES:], compression, LIMIT_BYTES)
 
 
 def test_compression_that_nobody_agreed_on_is_refused() -> None:
     data = frame(1, b"\x00" * 100_000, GZIP)
-    with pytest.raises(Malformed, match="agreed"):
+    with pytest.raises(MalformedFrame, match="agreed"):
         plain_body(GZIP, data[HEAD_BYTES:], BROTLI, LIMIT_BYTES)
-    with pytest.raises(Malformed, match="agreed"):
+    with pytest.raises(MalformedFrame, match="agreed"):
         plain_body(GZIP, data[HEAD_BYTES:], NONE, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("flags", [0x04, 0x80, 0xFF])
 def test_flags_that_are_not_known_are_refused(flags: int) -> None:
-    with pytest.raises(Malformed, match="flags"):
+    with pytest.raises(MalformedFrame, match="flags"):
         plain_body(flags, encode(Ping()), NONE, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("length", [0, 4, 4_097, 2**31 - 1, 2**32 - 1])
 def test_a_length_is_refused_by_itself(length: int) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         check_length(length, 4_096)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from mainstem.cli.commands.security import new_secret
 from mainstem.cli.commands.security.resource_options import principal, user_name
-from mainstem.cli.login.access import Access
+from mainstem.cli.login.access import ConnectionOptions
 from mainstem.cli.login.admin_session import with_admin
 from mainstem.cli.output.render import Output, show_confirmation, show_one, show_rows
 from mainstem.cli.parameters.shared import (
@@ -105,13 +105,13 @@ def change_password(
     show_confirmation(f"changed the password of {name}{suffix}", row, output)
 
 
-def _exists(bootstrap: Access, timeout_s: float, name: str) -> bool:
+def _exists(bootstrap: ConnectionOptions, timeout_s: float, name: str) -> bool:
     found = with_admin(bootstrap, timeout_s, lambda admin: admin.credentials.user(name))
     return found is not None
 
 
 def _set(
-    bootstrap: Access,
+    bootstrap: ConnectionOptions,
     timeout_s: float,
     name: str,
     password: str,

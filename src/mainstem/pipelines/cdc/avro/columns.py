@@ -14,7 +14,7 @@ from mainstem.pipelines.cdc.avro.value_types import (
     INT,
     LONG,
     STRING,
-    Kind,
+    AvroType,
     annotated,
     array,
     binary,
@@ -68,7 +68,7 @@ _FIXED_POSTGRES: Final = frozenset(
 )
 
 
-def postgres_column(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
+def postgres_column(info: TypeInfo, config: PostgresCdcConfig) -> AvroType:
     """The Avro type of a PostgreSQL column."""
     return column(
         _postgres(info, config),
@@ -77,7 +77,7 @@ def postgres_column(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
     )
 
 
-def _postgres(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
+def _postgres(info: TypeInfo, config: PostgresCdcConfig) -> AvroType:
     if info.element is not None:
         return array(_postgres(info.element, config))
     name = info.name
@@ -95,7 +95,7 @@ def _postgres(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
     return _postgres_moment(info, config)
 
 
-def _postgres_decimal(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
+def _postgres_decimal(info: TypeInfo, config: PostgresCdcConfig) -> AvroType:
     if config.decimal_mode != "precise":
         return DOUBLE if config.decimal_mode == "double" else STRING
     if info.name == "money":
@@ -104,13 +104,13 @@ def _postgres_decimal(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
     return _VARIABLE if scale is None else _decimal(precision, scale)
 
 
-def _decimal(precision: int, scale: int) -> Kind:
+def _decimal(precision: int, scale: int) -> AvroType:
     """Avro's decimal where possible, else bytes only; the scale is that of the column."""
     fits = 0 < precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision
     return decimal(precision, scale) if fits else _BASE64
 
 
-def _postgres_moment(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
+def _postgres_moment(info: TypeInfo, config: PostgresCdcConfig) -> AvroType:
     if info.name not in {"date", "time", "timestamp"} or config.time_mode == "isostring":
         return STRING
     if info.name == "date":
@@ -123,12 +123,12 @@ def _postgres_moment(info: TypeInfo, config: PostgresCdcConfig) -> Kind:
     return annotated(LONG, f"io.debezium.time.{hint}")
 
 
-def mysql_column(of: ColumnType, config: MysqlCdcConfig) -> Kind:
+def mysql_column(of: ColumnType, config: MysqlCdcConfig) -> AvroType:
     """The Avro type of a MySQL or MariaDB column."""
     return column(_mysql(of, config), placeholder=config.placeholder, may_be_text=False)
 
 
-def _mysql(of: ColumnType, config: MysqlCdcConfig) -> Kind:
+def _mysql(of: ColumnType, config: MysqlCdcConfig) -> AvroType:
     plain = {
         "int": LONG,
         "float": FLOAT,
@@ -147,7 +147,7 @@ def _mysql(of: ColumnType, config: MysqlCdcConfig) -> Kind:
     return STRING
 
 
-def _mysql_moment(of: ColumnType, config: MysqlCdcConfig) -> Kind:
+def _mysql_moment(of: ColumnType, config: MysqlCdcConfig) -> AvroType:
     if of.word == "date":
         return _DATE
     in_ms = config.time_mode == "connect"

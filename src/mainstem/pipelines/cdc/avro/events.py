@@ -18,7 +18,7 @@ from mainstem.pipelines.cdc.avro.value_types import (
     LONG,
     NAME,
     STRING,
-    Kind,
+    AvroType,
     array,
     optional,
     record,
@@ -77,7 +77,7 @@ _COUNT: Final = record(f"{_NAMESPACE}.Count", (("data_collection", STRING), ("ev
 
 
 def table_schemas(
-    namespace: Sequence[str], row: Sequence[EventField], key: Sequence[EventField], source: Kind
+    namespace: Sequence[str], row: Sequence[EventField], key: Sequence[EventField], source: AvroType
 ) -> TableSchemas:
     """The schemas of a table's keys and events; ``namespace`` names the source and the table."""
     place = ".".join(_safe(part) for part in namespace)
@@ -99,7 +99,7 @@ def table_schemas(
     return TableSchemas(keyed, AvroEncoder(envelope))
 
 
-def _kinds(fields: Sequence[EventField]) -> list[tuple[str, Kind]]:
+def _kinds(fields: Sequence[EventField]) -> list[tuple[str, AvroType]]:
     found = []
     for field in fields:
         assert field.kind is not None, "made for Avro"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mainstem.pipelines.cdc.avro.value_types import Kind, Schema
+from mainstem.pipelines.cdc.avro.value_types import AvroType, Schema
 
 MARKER: Final = b"\xc3\x01"
 _EMPTY: Final = 0xC15D213AA4D7A795
@@ -97,7 +97,7 @@ class TableSchemas(Struct, frozen=True):
 class AvroEncoder:
     """A schema and its encoder."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: AvroType) -> None:
         self._kind = kind
 
     @cached_property

@@ -30,7 +30,7 @@ DECIMAL_DIGITS_MAX: Final = 76  # of a fixed number of bytes; 32 of them
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
-class Kind(Struct, frozen=True):
+class AvroType(Struct, frozen=True):
     """An Avro type: ``encode`` encodes one value that is not null."""
 
     schema: Schema
@@ -83,30 +83,30 @@ def _boolean(value: bool) -> bytes:  # noqa: FBT001
     return b"\1" if value else b"\0"
 
 
-STRING: Final = Kind("string", string)
-NAME: Final = Kind("string", lru_cache(maxsize=CACHED_MAX)(string))
-LONG: Final = Kind("long", long)
-INT: Final = Kind("int", long)
-DOUBLE: Final = Kind("double", _double)
-FLOAT: Final = Kind("float", _float)
-BOOLEAN: Final = Kind("boolean", _boolean)
+STRING: Final = AvroType("string", string)
+NAME: Final = AvroType("string", lru_cache(maxsize=CACHED_MAX)(string))
+LONG: Final = AvroType("long", long)
+INT: Final = AvroType("int", long)
+DOUBLE: Final = AvroType("double", _double)
+FLOAT: Final = AvroType("float", _float)
+BOOLEAN: Final = AvroType("boolean", _boolean)
 
 
-def annotated(kind: Kind, meaning: str) -> Kind:
+def annotated(kind: AvroType, meaning: str) -> AvroType:
     """A type with a semantic name as ``connect.name``, as in Debezium."""
-    return Kind({"type": kind.schema, "connect.name": meaning}, kind.encode)
+    return AvroType({"type": kind.schema, "connect.name": meaning}, kind.encode)
 
 
-def binary(mode: str) -> Kind:
+def binary(mode: str) -> AvroType:
     """Bytes whose JSON representation is text of one of the binary modes."""
     if mode == "hex":
-        return Kind("bytes", lambda value: _sized(bytes.fromhex(value)))
+        return AvroType("bytes", lambda value: _sized(bytes.fromhex(value)))
     if mode == "base64-url-safe":
-        return Kind("bytes", lambda value: _sized(base64.urlsafe_b64decode(value)))
-    return Kind("bytes", lambda value: _sized(base64.b64decode(value)))
+        return AvroType("bytes", lambda value: _sized(base64.urlsafe_b64decode(value)))
+    return AvroType("bytes", lambda value: _sized(base64.b64decode(value)))
 
 
-def decimal(precision: int, scale: int) -> Kind:
+def decimal(precision: int, scale: int) -> AvroType:
     """A decimal whose JSON representation is base64 of its unscaled bytes.
 
     A fixed type whose name contains precision and scale: fingerprints cover nothing else of them,
@@ -126,10 +126,10 @@ def decimal(precision: int, scale: int) -> Kind:
         number = int.from_bytes(base64.b64decode(value), "big", signed=True)
         return number.to_bytes(size, "big", signed=True)
 
-    return Kind(schema, encode)
+    return AvroType(schema, encode)
 
 
-def record(name: str, fields: Sequence[tuple[str, Kind]]) -> Kind:
+def record(name: str, fields: Sequence[tuple[str, AvroType]]) -> AvroType:
     """A record; fields whose names are invalid in Avro are renamed and keep the original name."""
     listed: list[dict[str, Schema]] = []
     taken: set[str] = set()
@@ -150,10 +150,10 @@ def record(name: str, fields: Sequence[tuple[str, Kind]]) -> Kind:
         get = value.get
         return b"".join([write(get(label)) for label, write in parts])
 
-    return Kind({"type": "record", "name": name, "fields": listed}, encode)
+    return AvroType({"type": "record", "name": name, "fields": listed}, encode)
 
 
-def array(element: Kind) -> Kind:
+def array(element: AvroType) -> AvroType:
     """An array of one dimension, whose elements may be null."""
     write = optional(element).encode
 
@@ -162,18 +162,18 @@ def array(element: Kind) -> Kind:
             return b"\0"
         return long(len(values)) + b"".join(map(write, values)) + b"\0"
 
-    return Kind({"type": "array", "items": ["null", element.schema]}, encode)
+    return AvroType({"type": "array", "items": ["null", element.schema]}, encode)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: AvroType) -> AvroType:
     """A value or null."""
     write = kind.encode
-    return Kind(
+    return AvroType(
         ["null", kind.schema], lambda value: b"\0" if value is None else b"\2" + write(value)
     )
 
 
-def column(kind: Kind, *, placeholder: str, may_be_text: bool) -> Kind:
+def column(kind: AvroType, *, placeholder: str, may_be_text: bool) -> AvroType:
     """The value of a column. Without a string branch, a placeholder is written as null."""
     if kind.schema == "string":
         return optional(kind)
@@ -187,7 +187,7 @@ def column(kind: Kind, *, placeholder: str, may_be_text: bool) -> Kind:
         return b"\2" + write(value)
 
     branches = ["null", kind.schema]
-    return Kind([*branches, "string"] if may_be_text else branches, encode)
+    return AvroType([*branches, "string"] if may_be_text else branches, encode)
 
 
 def _fits(schema: Schema) -> Callable[[Any], bool]:

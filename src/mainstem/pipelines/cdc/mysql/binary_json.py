@@ -45,12 +45,12 @@ def json_text(document: bytes, decimal: Decimals) -> bytes:
     if not document:
         return b"null"
     try:
-        return _Reader(document[1:], decimal).text(document[0], 0)
+        return _BinaryJsonReader(document[1:], decimal).text(document[0], 0)
     except (struct.error, IndexError) as error:
         raise Corrupt(f"truncated JSON document: {error}", subject="binlog") from None
 
 
-class _Reader:
+class _BinaryJsonReader:
     def __init__(self, data: bytes, decimal: Decimals) -> None:
         self._data = data
         self._decimal = decimal

@@ -25,12 +25,12 @@ from mainstem.pipelines.cdc.mysql.server import MysqlCdcServer, lost_log
 from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql.snapshot import (
     MysqlSnapshot,
-    SnapshotState,
+    MysqlSnapshotState,
     load_state,
     read_spool,
 )
 from mainstem.pipelines.cdc.spool import forget_spool, save_state, spooled_until, write_safely
-from mainstem.pipelines.connector.progress import Progress, write_progress
+from mainstem.pipelines.connector.progress import SourceProgress, write_progress
 from mainstem.pipelines.connector.shapes import TableRoute
 
 REACHED_NAME: Final = "reached.json"
@@ -47,7 +47,7 @@ class MysqlChangeStream:
         self._folder = folder
         self._routes = routes
         self._server: MysqlCdcServer | None = None
-        self._state: SnapshotState | None = None
+        self._state: MysqlSnapshotState | None = None
         self._snapshot: MysqlSnapshot | None = None
         self._log: MysqlBatchPlanner | None = None
         self._moved_to: MysqlOffset | None = None
@@ -142,7 +142,7 @@ class MysqlChangeStream:
             )
         if state is None and start.spot.file:
             # The folder was lost, but not the checkpoint: no new snapshot.
-            state = SnapshotState(
+            state = MysqlSnapshotState(
                 spot=start.spot, server=start.server, gtid=start.gtid, tables=[], is_complete=True
             )
             state.number, state.next_file, state.shown_until = start.epoch, start.file, start.file
@@ -173,7 +173,7 @@ class MysqlChangeStream:
         save_state(self._folder, state)
         self._state = state
 
-    def _reading(self, state: SnapshotState | None, rows_max: int | None) -> MysqlSnapshot:
+    def _reading(self, state: MysqlSnapshotState | None, rows_max: int | None) -> MysqlSnapshot:
         per_file = min(self._config.snapshot_rows_per_file, rows_max or ROWS_PER_BATCH)
         return MysqlSnapshot(self._config, self._folder, self._routes, state, per_file)
 
@@ -202,7 +202,7 @@ class MysqlChangeStream:
 
     # The snapshot.
 
-    def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
+    def _spooled(self, state: MysqlSnapshotState, start: int, rows_max: int) -> int:
         """The end of the spool files of the next batch; writes files as needed."""
         until = spooled_until(
             state, start, rows_max, rows_of=self._rows_of, more=lambda: self._more(state)
@@ -215,15 +215,17 @@ class MysqlChangeStream:
     def _rows_of(self, number: int) -> int:
         return sum(batch.num_rows for batch in read_spool(self._folder, number))
 
-    def _more(self, state: SnapshotState) -> None:
+    def _more(self, state: MysqlSnapshotState) -> None:
         assert self._snapshot is not None
         self._snapshot.more()
         estimate = self._snapshot.rows_estimate
         total = state.rows if state.is_complete else max(state.rows + 1, estimate)
         what = f"snapshot of {len(state.tables)} tables of {self._config.database}"
-        write_progress(self._folder, Progress(what=what, done=state.rows, total=total))
+        write_progress(self._folder, SourceProgress(what=what, done=state.rows, total=total))
 
-    def _after_files(self, start: MysqlOffset, state: SnapshotState, until: int) -> MysqlOffset:
+    def _after_files(
+        self, start: MysqlOffset, state: MysqlSnapshotState, until: int
+    ) -> MysqlOffset:
         return MysqlOffset(
             file=until,
             spot=state.spot,

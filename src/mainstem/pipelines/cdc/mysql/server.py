@@ -316,7 +316,7 @@ class MysqlCdcServer:
             f"CAST({quoted(name)} AS DOUBLE)" if of.word == "float" else quoted(name)
             for name, of in shape.columns
         )
-        asked = f"SELECT {columns} FROM {_place(shape)}"  # noqa: S608  # names are quoted
+        asked = f"SELECT {columns} FROM {_place(shape)}"  # noqa: S608 - names are quoted
         if shape.is_chunkable:
             if after is not None:
                 names = [quoted(name) for name in shape.key]

@@ -47,7 +47,7 @@ from mainstem.pipelines.connector.state_file import read_json
 MakeWriter = Callable[[MysqlTableSchema], MysqlEventWriter]
 
 
-class SnapshotState(SpoolState, kw_only=True):
+class MysqlSnapshotState(SpoolState, kw_only=True):
     """The progress of the snapshot; the stream starts at ``spot`` of ``server``."""
 
     spot: BinlogPosition
@@ -71,7 +71,7 @@ class MysqlSnapshot:
         config: MysqlCdcConfig,
         folder: Path,
         routes: Sequence[TableRoute],
-        state: SnapshotState | None,
+        state: MysqlSnapshotState | None,
         rows_per_file: int,
     ) -> None:
         self._folder = folder
@@ -87,7 +87,7 @@ class MysqlSnapshot:
         ]
         self._seen = spot if state is not None and state.spot != spot else None
         self._event_source = EventSource(time.time_ns() // 1000, spot)
-        self.state = state or SnapshotState(
+        self.state = state or MysqlSnapshotState(
             spot=spot, server=identity, gtid=gtid, tables=[each.full_name for each in shapes]
         )
         self.rows_estimate = sum(map(self._server.rows_estimate, shapes))
@@ -217,6 +217,6 @@ def write_spool(folder: Path, number: int, records: Iterable[ChangeRecord]) -> N
     write_file(spool_path(folder, number), write)
 
 
-def load_state(folder: Path) -> SnapshotState | None:
+def load_state(folder: Path) -> MysqlSnapshotState | None:
     """The progress of the snapshot; None if none was started."""
-    return read_json(folder / STATE_NAME, SnapshotState, "a state of a snapshot")
+    return read_json(folder / STATE_NAME, MysqlSnapshotState, "a state of a snapshot")

@@ -15,7 +15,7 @@ from mainstem.pipelines.cdc.mysql.offset import BinlogPosition
 from mainstem.pipelines.cdc.mysql.settings import MysqlCdcConfig
 from mainstem.pipelines.cdc.mysql.values import ColumnType, converter
 from mainstem.pipelines.cdc.table_layout import TableLayout, WrittenColumn, own_version
-from mainstem.pipelines.cdc.table_selection import Routing
+from mainstem.pipelines.cdc.table_selection import TableRouting
 from mainstem.pipelines.connector.shapes import TableRoute
 
 NO_GTID: Final = ""
@@ -90,7 +90,7 @@ class MysqlEventWriter:
     ) -> None:
         self.name = shape.full_name
         self.shape = shape
-        routing = Routing(
+        routing = TableRouting(
             config.topic_routing, database=shape.database, name=config.source_name, routes=routes
         )
         self.topic = routing.topic(shape.database, shape.name)

@@ -26,7 +26,7 @@ Convert = Callable[[bytes], bytes]
 Read = Callable[[bytes, int], tuple[bytes, int]]
 """Takes the bytes of rows and a position in them; returns a value's text and where it ends."""
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # the moments compared have no zone either
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the moments compared have no zone either
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _US: Final = timedelta(microseconds=1)
 _DECIMAL_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)

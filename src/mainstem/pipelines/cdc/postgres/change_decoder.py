@@ -25,7 +25,7 @@ from mainstem.pipelines.cdc.postgres.table import (
 from mainstem.pipelines.cdc.postgres.values import TypeInfo, encoded
 from mainstem.pipelines.cdc.row_values import UNCHANGED, Values
 from mainstem.pipelines.cdc.snapshot_stamps import Stamps, comparable, marked
-from mainstem.pipelines.cdc.table_selection import Routing, is_selected
+from mainstem.pipelines.cdc.table_selection import TableRouting, is_selected
 from mainstem.pipelines.cdc.transactions import TransactionCounter
 
 _STREAMED = b"false"
@@ -61,7 +61,7 @@ class PostgresChangeDecoder:
     def __init__(
         self,
         config: PostgresCdcConfig,
-        routing: Routing,
+        routing: TableRouting,
         catalogue: PostgresCatalogue,
         span: PostgresLogSpan,
         stamps: Stamps,
@@ -96,7 +96,9 @@ class PostgresChangeDecoder:
                 row = new_row(data)
                 if row is None:
                     change = parse(data)
-                    assert isinstance(change, pgoutput.Change), "the first byte is that of a change"
+                    assert isinstance(change, pgoutput.RowChange), (
+                        "the first byte is that of a change"
+                    )
                     yield from self._change(lsn, change)
                 elif (table := self._table(row[0])) is not None:
                     op = b"c" if data[0] == pgoutput.INSERT else b"u"
@@ -115,9 +117,9 @@ class PostgresChangeDecoder:
             case pgoutput.Truncate():
                 if self._begin is not None:
                     yield from self._truncated(lsn, message, self._begin)
-            case pgoutput.Message():
+            case pgoutput.LogicalMessage():
                 yield from self._logical_message(lsn, message)
-            case pgoutput.Change() | None:
+            case pgoutput.RowChange() | None:
                 pass  # rows are handled by records(); types need no handling
 
     def _came(self, origin: pgoutput.Origin) -> None:
@@ -125,7 +127,7 @@ class PostgresChangeDecoder:
             name = msgspec.json.encode(origin.name)
             self._origin = b'"origin":%b,"origin_lsn":%d' % (name, origin.lsn)
 
-    def _is_ours(self, lsn: int, message: pgoutput.Message) -> bool:
+    def _is_ours(self, lsn: int, message: pgoutput.LogicalMessage) -> bool:
         if message.is_transactional:
             return self._begin is not None
         return self._span.since < lsn <= self._span.until
@@ -159,7 +161,7 @@ class PostgresChangeDecoder:
                 f"a change of table {oid}, which has no relation message", subject="pgoutput"
             ) from None
 
-    def _change(self, lsn: int, change: pgoutput.Change) -> Sequence[ChangeRecord]:
+    def _change(self, lsn: int, change: pgoutput.RowChange) -> Sequence[ChangeRecord]:
         table = self._table(change.oid)
         if table is None:
             return ()
@@ -277,7 +279,9 @@ class PostgresChangeDecoder:
             value = event(NULL, NULL, source, b"t", self._span.at_ms, self._order(table, lsn))
             yield ChangeRecord(table.topic, None, value, begin.committed_us, None, table.schemas)
 
-    def _logical_message(self, lsn: int, message: pgoutput.Message) -> Iterator[ChangeRecord]:
+    def _logical_message(
+        self, lsn: int, message: pgoutput.LogicalMessage
+    ) -> Iterator[ChangeRecord]:
         if not self._is_ours(lsn, message) or not self._config.messages or b"m" in self._skipped:
             return
         begin = self._begin if message.is_transactional else None

@@ -37,12 +37,12 @@ from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres.slot import lost_slot
 from mainstem.pipelines.cdc.postgres.snapshot import (
     PostgresSnapshot,
-    SnapshotState,
+    PostgresSnapshotState,
     load_state,
     read_spool_file,
 )
 from mainstem.pipelines.cdc.spool import forget_spool, save_state, spooled_until
-from mainstem.pipelines.connector.progress import Progress, write_progress
+from mainstem.pipelines.connector.progress import SourceProgress, write_progress
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class PostgresChangeStream:
         self._rehearsal = rehearsal
         self._now = now
         self._server: PostgresCdcServer | None = None
-        self._state: SnapshotState | None = None
+        self._state: PostgresSnapshotState | None = None
         self._snapshot: PostgresSnapshot | None = None
         self._log: PostgresBatchPlanner | None = None
         self._slot_session: Connection | None = None
@@ -167,9 +167,9 @@ class PostgresChangeStream:
             )
             self._estimate = sum(each.rows_estimate for each in tables)
 
-    def _fresh(self, start: PostgresOffset, names: list[str], lsn: int) -> SnapshotState:
+    def _fresh(self, start: PostgresOffset, names: list[str], lsn: int) -> PostgresSnapshotState:
         has_rows = self._config.snapshot_mode != "no_data"
-        return SnapshotState(
+        return PostgresSnapshotState(
             slot_lsn=lsn,
             tables=names if has_rows else [],
             next_file=start.file,
@@ -190,7 +190,9 @@ class PostgresChangeStream:
                 return
             raise lost_slot(self._config, slot)
 
-    def _begin(self, start: PostgresOffset, names: list[str]) -> tuple[SnapshotState, str | None]:
+    def _begin(
+        self, start: PostgresOffset, names: list[str]
+    ) -> tuple[PostgresSnapshotState, str | None]:
         """Create a slot; its exported snapshot contains exactly what its stream does not."""
         server = self._asked()
         if server.slot() is not None:
@@ -209,7 +211,7 @@ class PostgresChangeStream:
 
     # The snapshot.
 
-    def _spooled(self, state: SnapshotState, start: int, rows_max: int) -> int:
+    def _spooled(self, state: PostgresSnapshotState, start: int, rows_max: int) -> int:
         """The end of the spool files of the next batch; writes files as needed."""
         until = spooled_until(
             state,
@@ -230,18 +232,18 @@ class PostgresChangeStream:
             save_state(self._folder, state)
         return until
 
-    def _more(self, state: SnapshotState) -> None:
+    def _more(self, state: PostgresSnapshotState) -> None:
         assert self._snapshot is not None
         self._snapshot.more(self._tables)
         self._report_progress(state)
 
-    def _report_progress(self, state: SnapshotState) -> None:
+    def _report_progress(self, state: PostgresSnapshotState) -> None:
         total = state.rows if state.is_complete else max(state.rows + 1, self._estimate)
         what = f"snapshot of {len(state.tables)} tables of {self._config.database}"
-        write_progress(self._folder, Progress(what=what, done=state.rows, total=total))
+        write_progress(self._folder, SourceProgress(what=what, done=state.rows, total=total))
 
     def _after_files(
-        self, start: PostgresOffset, state: SnapshotState, until: int
+        self, start: PostgresOffset, state: PostgresSnapshotState, until: int
     ) -> PostgresOffset:
         return PostgresOffset(
             lsn=state.slot_lsn,

@@ -76,7 +76,7 @@ class Relation(Struct, frozen=True):
     columns: tuple[RelationColumn, ...]
 
 
-class Change(Struct, frozen=True):
+class RowChange(Struct, frozen=True):
     """An inserted, updated or deleted row; ``old`` has only the key when ``old_is_key``."""
 
     op: str
@@ -94,7 +94,7 @@ class Truncate(Struct, frozen=True):
     restarts_identity: bool
 
 
-class Message(Struct, frozen=True):
+class LogicalMessage(Struct, frozen=True):
     """A message of ``pg_logical_emit_message``."""
 
     is_transactional: bool
@@ -103,7 +103,7 @@ class Message(Struct, frozen=True):
     content: bytes
 
 
-Event = Begin | Commit | Origin | Relation | Change | Truncate | Message
+Event = Begin | Commit | Origin | Relation | RowChange | Truncate | LogicalMessage
 
 
 def parse(data: bytes) -> Event | None:
@@ -175,13 +175,13 @@ def _relation(data: bytes) -> Relation:
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
-def _insert(data: bytes) -> Change:
+def _insert(data: bytes) -> RowChange:
     (oid,) = _U32.unpack_from(data, 1)
     new, _ = row_values(data, 6, UNCHANGED)
-    return Change("c", oid, None, old_is_key=False, new=new)
+    return RowChange("c", oid, None, old_is_key=False, new=new)
 
 
-def _update(data: bytes) -> Change:
+def _update(data: bytes) -> RowChange:
     (oid,) = _U32.unpack_from(data, 1)
     old: Values | None = None
     kind = data[5]
@@ -190,13 +190,13 @@ def _update(data: bytes) -> Change:
         old, at = row_values(data, 6, UNCHANGED)
         at += 1
     new, _ = row_values(data, at, UNCHANGED)
-    return Change("u", oid, old, kind == _KEY, new)
+    return RowChange("u", oid, old, kind == _KEY, new)
 
 
-def _delete(data: bytes) -> Change:
+def _delete(data: bytes) -> RowChange:
     (oid,) = _U32.unpack_from(data, 1)
     old, _ = row_values(data, 6, UNCHANGED)
-    return Change("d", oid, old, data[5] == _KEY, None)
+    return RowChange("d", oid, old, data[5] == _KEY, None)
 
 
 def _truncate(data: bytes) -> Truncate:
@@ -205,11 +205,11 @@ def _truncate(data: bytes) -> Truncate:
     return Truncate(oids, bool(options & 1), bool(options & 2))
 
 
-def _message(data: bytes) -> Message:
+def _message(data: bytes) -> LogicalMessage:
     flags, lsn = _MESSAGE.unpack_from(data, 1)
     prefix, at = _string(data, 10)
     (size,) = _U32.unpack_from(data, at)
-    return Message(bool(flags & 1), lsn, prefix, data[at + 4 : at + 4 + size])
+    return LogicalMessage(bool(flags & 1), lsn, prefix, data[at + 4 : at + 4 + size])
 
 
 def _nothing(data: bytes) -> None:

@@ -22,7 +22,7 @@ def signals_in(found: Sequence[tuple[int, int, bytes]], since: int, until: int) 
         signal = _signal(message)
         if signal is None:
             continue
-        if isinstance(message, pgoutput.Message) and not message.is_transactional:
+        if isinstance(message, pgoutput.LogicalMessage) and not message.is_transactional:
             if since < lsn <= until:
                 yield signal
         else:
@@ -31,9 +31,9 @@ def signals_in(found: Sequence[tuple[int, int, bytes]], since: int, until: int) 
 
 def _signal(message: pgoutput.Event | None) -> Signal | None:
     try:
-        if isinstance(message, pgoutput.Message) and message.prefix == PREFIX:
+        if isinstance(message, pgoutput.LogicalMessage) and message.prefix == PREFIX:
             return from_message(message.content)
-        if isinstance(message, pgoutput.Change) and message.new is not None:
+        if isinstance(message, pgoutput.RowChange) and message.new is not None:
             return from_row(
                 [each.decode() if isinstance(each, bytes) else None for each in message.new]
             )

@@ -57,7 +57,7 @@ class SpoolFile(Struct, frozen=True):
     snapshot: str = ""
 
 
-class SnapshotState(SpoolState, kw_only=True):
+class PostgresSnapshotState(SpoolState, kw_only=True):
     """The progress of the snapshot; the stream starts at ``slot_lsn``.
 
     ``table_file`` is the file of the table that is being read; ``emptied`` are tables that were
@@ -84,7 +84,7 @@ class PostgresSnapshot:
         self,
         config: PostgresCdcConfig,
         folder: Path,
-        state: SnapshotState,
+        state: PostgresSnapshotState,
         *,
         exported: str | None,
         rows_per_file: int,
@@ -276,6 +276,6 @@ def read_spool_file(folder: Path, number: int) -> SpoolFile:
     return msgspec.json.decode(described, type=SpoolFile)
 
 
-def load_state(folder: Path) -> SnapshotState | None:
+def load_state(folder: Path) -> PostgresSnapshotState | None:
     """The progress of the snapshot; None if none was started."""
-    return read_json(folder / STATE_NAME, SnapshotState, "a state of a snapshot")
+    return read_json(folder / STATE_NAME, PostgresSnapshotState, "a state of a snapshot")

@@ -15,7 +15,7 @@ from mainstem.pipelines.cdc.envelope import literal
 from mainstem.pipelines.cdc.postgres.settings import PostgresCdcConfig
 from mainstem.pipelines.cdc.postgres.values import TypeInfo, converter
 from mainstem.pipelines.cdc.table_layout import TableLayout, WrittenColumn, own_version
-from mainstem.pipelines.cdc.table_selection import Routing
+from mainstem.pipelines.cdc.table_selection import TableRouting
 
 CONNECTOR: Final = "postgresql"
 MADE_HERE: Final = b'"origin":null,"origin_lsn":null'
@@ -57,7 +57,7 @@ class PostgresEventWriter:
     """The properties that all events of a table share."""
 
     def __init__(
-        self, shape: PostgresTableSchema, config: PostgresCdcConfig, routing: Routing
+        self, shape: PostgresTableSchema, config: PostgresCdcConfig, routing: TableRouting
     ) -> None:
         self.name = shape.full_name
         self.topic = routing.topic(shape.schema, shape.name)

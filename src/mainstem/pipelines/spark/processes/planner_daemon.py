@@ -59,7 +59,7 @@ def main() -> None:
         _work(caller)
     if os.environ.get(_ON_FILES, "false").lower() != "true":
         prefer_installed()
-        from pyspark.daemon import manager  # noqa: PLC0415
+        from pyspark.daemon import manager
 
         manager()
         return
@@ -157,7 +157,7 @@ def _work(caller: socket.socket) -> NoReturn:
     try:
         prefer_installed()
         _hold_back()
-        from pyspark.daemon import worker  # noqa: PLC0415
+        from pyspark.daemon import worker
 
         if sys.argv[1:2] == [_ONCE]:
             _answer_once()
@@ -189,15 +189,15 @@ def _rest(caller: socket.socket) -> NoReturn:
 
 
 def _hold_back() -> None:
-    from mainstem.pipelines.spark.processes.deferred_arrow import defer_arrow_import  # noqa: PLC0415
+    from mainstem.pipelines.spark.processes.deferred_arrow import defer_arrow_import
 
     defer_arrow_import()
 
 
 def _answer_once() -> None:
     """Makes the worker report, after its result, that it cannot be reused."""
-    from pyspark.serializers import SpecialLengths  # noqa: PLC0415
-    from pyspark.sql.worker import utils  # noqa: PLC0415
+    from pyspark.serializers import SpecialLengths
+    from pyspark.sql.worker import utils
 
     def read_the_end(stream: IO[bytes]) -> int:
         stream.read(_INT.size)

@@ -15,7 +15,7 @@ from pathlib import Path
 def main() -> None:
     """Choose the location of pyspark, then load and serve."""
     prefer_installed()
-    from mainstem.pipelines.spark.processes.worker_preload import run_daemon  # noqa: PLC0415
+    from mainstem.pipelines.spark.processes.worker_preload import run_daemon
 
     run_daemon()
 

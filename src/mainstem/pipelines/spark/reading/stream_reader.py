@@ -57,7 +57,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In the driver.
 
-    def initialOffset(self) -> Written:  # noqa: N802
+    def initialOffset(self) -> Written:
         """Where a query without a checkpoint starts."""
         wire = self._wire()
 
@@ -69,16 +69,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return offset_map.written(wire.run(ask()))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of one batch."""
         rows_max = self._options.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """End this run at the current end of the topics."""
         self._cap = self._latest()
 
-    def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
+    def latestOffset(self, start: Written, limit: ReadLimit) -> Written:
         """The end of the next batch."""
         begun = offset_map.read(start)
         self._follow(begun)
@@ -92,7 +92,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._moved_at = time.monotonic()
         return offset_map.written(ends)
 
-    def reportLatestOffset(self) -> Written:  # noqa: N802
+    def reportLatestOffset(self) -> Written:
         """The end of the topics, for Spark's metrics of the lag."""
         return offset_map.written(self._latest())
 

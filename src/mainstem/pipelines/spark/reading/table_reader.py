@@ -64,7 +64,7 @@ def read_range(
     Raises:
         RecordsTrimmed: a part of it was deleted, and data loss is not allowed.
     """
-    from mainstem.client.consuming.arrow_columns import record_batch  # noqa: PLC0415 - who plans does without Arrow
+    from mainstem.client.consuming.arrow_columns import record_batch
 
     settings = RangeSettings(read_committed=options.read_committed)
     start = part.start

@@ -51,7 +51,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Writes the rows of one task."""
-        from mainstem.pipelines.spark.writing.task_writer import write_rows  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.task_writer import write_rows
 
         owner = WriteOwner(
             _property(QUERY_ID) or "unknown", self._options.sink, _property(RUN_ID) or "unknown"
@@ -69,7 +69,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def _end(
         self, messages: Sequence[WriterCommitMessage | None], number: int, *, commit: bool
     ) -> None:
-        from mainstem.pipelines.spark.writing.batch_end import end_batch  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.batch_end import end_batch
 
         end_batch(self._options.servers, self._given, messages, number, commit=commit)
 
@@ -91,7 +91,7 @@ class TopicTableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Writes the rows of one task."""
-        from mainstem.pipelines.spark.writing.task_writer import write_rows  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.task_writer import write_rows
 
         owner = self._owner
         if owner.two_phase:
@@ -108,7 +108,7 @@ class TopicTableWriter(DataSourceArrowWriter):
         self._end(messages, commit=False)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, commit: bool) -> None:
-        from mainstem.pipelines.spark.writing.batch_end import end_batch, end_frame  # noqa: PLC0415
+        from mainstem.pipelines.spark.writing.batch_end import end_batch, end_frame
 
         options = self._options
         if options.ledger_batch is None:
