@@ -35,7 +35,7 @@ class AuthenticatingSession(Protocol):
     """A session that knows whether its client has logged in."""
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the client has logged in or, if no login is required, has sent a request."""
         ...
 
@@ -51,9 +51,9 @@ class ConnectionSlot:
         self._leave: Leave | None = leave
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the client has logged in."""
-        return self.session is not None and self.session.is_in
+        return self.session is not None and self.session.is_logged_in
 
     def leave(self) -> None:
         """Release the descriptors; idempotent."""
@@ -117,7 +117,7 @@ class PendingLogins:
         if places is None or len(places) < self._per_address_max:
             return False
         # Sessions do not report a login: logged-in ones are removed here, at the limit.
-        waiting = {place for place in places if not place.is_in}
+        waiting = {place for place in places if not place.is_logged_in}
         self._by_address[address] = waiting
         return len(waiting) >= self._per_address_max
 

@@ -67,7 +67,7 @@ class Session(Protocol):
         ...
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the client has logged in or, if no login is required, has sent a request."""
         ...
 

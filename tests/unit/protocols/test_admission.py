@@ -14,7 +14,7 @@ class Session:
     """A session that is told whether its client has logged in."""
 
     def __init__(self) -> None:
-        self.is_in = False
+        self.is_logged_in = False
 
 
 def place(address: str = "10.0.0.1") -> ConnectionSlot:
@@ -73,7 +73,7 @@ def test_who_has_logged_in_or_left_does_not_count() -> None:
     arrivals.add(second)
     assert arrivals.is_crowded("10.0.0.1")
     assert isinstance(first.session, Session)
-    first.session.is_in = True
+    first.session.is_logged_in = True
     assert not arrivals.is_crowded("10.0.0.1")
     arrivals.add(place())
     assert arrivals.is_crowded("10.0.0.1")

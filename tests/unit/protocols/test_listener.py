@@ -14,8 +14,10 @@ from tests.kit.waiting import eventually
 from mainstem.model.errors import Corrupt
 from mainstem.protocols import closing_listener
 from mainstem.protocols import listener as module
+from mainstem.protocols.connection import BEFORE_LOGIN_BUFFER_BYTES, Connection
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.listener import Listener
+from mainstem.protocols.receive_buffers import FIRST_OWN_BUFFER_BYTES, Buffers
 from mainstem.protocols.session import ProtocolViolation
 from mainstem.telemetry.metrics import Metrics
 
@@ -49,7 +51,7 @@ class Echo:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.is_in = False
+        self.is_logged_in = False
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         while (end := buf.find(b"\n", start, until)) >= 0:
@@ -66,7 +68,7 @@ class Echo:
                 start = end + 1
                 continue
             self.connection.send([line])
-            self.is_in = True
+            self.is_logged_in = True
             start = end + 1
         return start, until - start + 1
 
@@ -255,8 +257,8 @@ async def test_before_a_login_an_unfinished_frame_takes_little_memory() -> None:
         await listener.stop()
         await listener.drain(5)
         before, after = found
-    assert before <= module.BEFORE_LOGIN_BUFFER_BYTES
-    assert after == module.FIRST_OWN_BUFFER_BYTES
+    assert before <= BEFORE_LOGIN_BUFFER_BYTES
+    assert after == FIRST_OWN_BUFFER_BYTES
     assert memory.used_bytes == 0
 
 

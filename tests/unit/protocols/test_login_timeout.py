@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 
+from mainstem.protocols.connection import Connection
 from mainstem.protocols.frame_memory import FrameMemory
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.listener import Listener
+from mainstem.protocols.receive_buffers import Buffers
 from mainstem.telemetry.metrics import Metrics
 
 
@@ -12,10 +14,10 @@ class LoginSession:
     """A session whose client is in once it has sent anything."""
 
     def __init__(self, connection: Connection) -> None:
-        self.is_in = False
+        self.is_logged_in = False
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
-        self.is_in = True
+        self.is_logged_in = True
         return until, 1
 
     def closed(self) -> None: ...

@@ -140,16 +140,16 @@ def names(end: ssl.SSLObject) -> list[str]:
 def test_a_renewed_certificate_serves_the_next_connection(files: Files) -> None:
     contexts = TlsContexts(files.settings())
     assert names(handshake(contexts.context, files.client())[1]) == ["localhost"]
-    assert not contexts.look_again()
+    assert not contexts.reload_if_changed()
     files.issue("renewed.example")
-    assert contexts.look_again()
+    assert contexts.reload_if_changed()
     assert names(handshake(contexts.context, files.client())[1]) == ["renewed.example"]
 
 
 def test_files_that_do_not_fit_together_leave_things_as_they_were(files: Files) -> None:
     contexts = TlsContexts(files.settings())
     Path(files.settings().key_file).write_text("nonsense")
-    assert not contexts.look_again()
+    assert not contexts.reload_if_changed()
     assert names(handshake(contexts.context, files.client())[1]) == ["localhost"]
 
 
@@ -189,7 +189,7 @@ def test_a_new_authority_for_clients_is_taken_up_and_the_old_one_forgotten(files
     path.unlink()
     other.cert_pem.write_to_path(str(path))
     os.utime(path, (1, 1))
-    assert contexts.look_again()
+    assert contexts.reload_if_changed()
     known = files.client()
     other.issue_cert(common_name="bob").configure_cert(known)
     handshake(contexts.context, known)

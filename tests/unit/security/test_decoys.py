@@ -13,7 +13,7 @@ from mainstem.security.audit import Audit
 from mainstem.security.authentication.lockout import Lockout, LockoutSettings
 from mainstem.security.authentication.login_service import LoginService
 from mainstem.security.authentication.passwords import Credentials, make_credentials
-from mainstem.security.authentication.sasl import Challenge
+from mainstem.security.authentication.sasl import SendChallenge
 from mainstem.security.authentication.tokens import DelegationToken
 
 MECHANISM = "SCRAM-SHA-256"
@@ -53,7 +53,7 @@ def told(node: LoginService, user: str, *, by_token: bool = False) -> dict[str, 
     extension = ",tokenauth=true" if by_token else ""
     exchange = node.begin(MECHANISM, "10.0.0.1")
     step = exchange._machine.step(f"n,,n={user},r=abc{extension}".encode())
-    assert isinstance(step, Challenge)
+    assert isinstance(step, SendChallenge)
     parts = dict(each.split("=", 1) for each in step.data.decode().split(","))
     return {"salt": base64.b64decode(parts["s"]), "iterations": int(parts["i"])}
 

@@ -10,13 +10,13 @@ from mainstem.model import scram as arithmetic
 from mainstem.model.errors import ErrorCode
 from mainstem.model.scram import ScramCredential
 from mainstem.security.authentication.sasl import (
-    Challenge,
     CheckBearer,
     CheckPassword,
     LoginProven,
     LoginRefused,
     OauthBearer,
     Plain,
+    SendChallenge,
 )
 from mainstem.security.authentication.scram import CredentialLookup, ScramServer
 from mainstem.security.authentication.scram_decoys import ScramDecoys
@@ -39,7 +39,7 @@ def server(mechanism: str, **passwords: str) -> ScramServer:
 
 def first(made: ScramServer, message: str) -> str:
     step = made.step(message.encode())
-    assert isinstance(step, Challenge)
+    assert isinstance(step, SendChallenge)
     return step.data.decode()
 
 

@@ -1,8 +1,8 @@
 """How the listeners of a node authenticate their clients, by its configuration."""
 
-from typing import Final, Protocol
+from typing import Final
 
-from mainstem.broker.services.node_broker import NodeBroker
+from mainstem.broker.api.security import Security
 from mainstem.node.config.listener_spec import is_loopback
 from mainstem.node.config.settings import Config
 from mainstem.protocols.listener_policy import ListenerPolicy
@@ -12,41 +12,30 @@ from mainstem.security.authentication.certificate_names import NameRules
 _IN_THE_CLEAR: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
-class Section(Protocol):
-    """The settings of one listener."""
+def listener_policy(
+    config: Config, security: Security, *, host: str, tls: bool, login: bool, sasl: bool
+) -> ListenerPolicy:
+    """The policy of a listener on ``host``.
 
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        ...
-
-    @property
-    def tls(self) -> bool:
-        """Whether it uses TLS."""
-        ...
-
-    @property
-    def login(self) -> bool:
-        """Whether clients have to log in."""
-        ...
-
-
-def entrance(config: Config, broker: NodeBroker, section: Section) -> ListenerPolicy:
-    """The rules of one listener."""
-    own = is_loopback(section.host)
-    safe = section.tls or own or config.node.insecure
-    certificates = config.tls.client_certificates if section.tls else "none"
-    known = section.login or certificates == "required"
+    ``login``: clients have to log in; a required certificate is a login as well. ``sasl``: the
+    configured mechanisms are offered, as far as they are safe there.
+    """
+    is_local = is_loopback(host)
+    certificates = config.tls.client_certificates if tls else "none"
+    needs_login = login or certificates == "required"
     mechanisms: tuple[str, ...] = ()
-    if section.login:
-        mechanisms = tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR)
+    if sasl:
+        is_safe = tls or is_local or config.node.insecure
+        mechanisms = tuple(
+            name for name in config.security.mechanisms if is_safe or name not in _IN_THE_CLEAR
+        )
     per_minute = config.security.connections_per_minute_max
     return ListenerPolicy(
-        security=broker.security,
-        login=known,
+        security=security,
+        login=needs_login,
         mechanisms=mechanisms,
         names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        trusted=own and config.security.trust_loopback and not known,
+        trusted=is_local and config.security.trust_loopback and not needs_login,
         login_timeout_ms=config.security.login_timeout_ms,
-        connections_per_minute=None if own or not per_minute else per_minute,
+        connections_per_minute=None if is_local or not per_minute else per_minute,
     )

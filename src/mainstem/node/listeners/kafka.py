@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -9,13 +10,17 @@ from mainstem.broker.services.security.security_service import SecurityService
 from mainstem.model.clock import Clock
 from mainstem.node.config.listener_spec import ListenerSpec, kafka_listeners
 from mainstem.node.config.settings import Config
-from mainstem.node.security import entrance
+from mainstem.node.listeners.authentication import listener_policy
 from mainstem.protocols.accept_listener import TlsListenerOptions
+from mainstem.protocols.kafka.endpoint import KafkaEndpoint
 from mainstem.protocols.kafka.listener import kafka_listener
 from mainstem.protocols.kafka.session import KafkaService
-from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.receive_buffers import Buffers
 from mainstem.protocols.shared_resources import Resources
 from mainstem.security.authentication.tls_transport import TlsContexts
+
+if TYPE_CHECKING:
+    from mainstem.protocols.listener import Listener
 
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - asked about, not listened on
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
@@ -102,7 +107,7 @@ class KafkaListeners:
         for spec in self._specs:
             listener = kafka_listener(
                 service,
-                entrance(config, spec, security, clock),
+                kafka_endpoint(config, spec, security, clock),
                 connections_max=config.kafka.max_connections,
                 idle_ms=config.kafka.connection_idle_ms,
                 buffers=buffers,
@@ -123,6 +128,22 @@ class KafkaListeners:
     async def drain(self, timeout_s: float) -> None:
         """Finish answers in progress, then close every connection."""
         await asyncio.gather(*(listener.drain(timeout_s) for _, listener, _ in self._open))
+
+
+def kafka_endpoint(
+    config: Config, spec: ListenerSpec, security: SecurityService, clock: Clock
+) -> KafkaEndpoint:
+    """How one Kafka listener sets up its connections."""
+    return KafkaEndpoint(
+        policy=listener_policy(
+            config, security, host=spec.host, tls=spec.tls, login=spec.sasl, sasl=spec.sasl
+        ),
+        clock=clock,
+        needs_certificate=spec.tls and config.tls.client_certificates == "required",
+        reauthenticate_ms=config.security.reauthenticate_ms,
+        advertised=spec.advertised,
+        kind=spec.kind,
+    )
 
 
 def _bound(host: str) -> socket.socket:

@@ -14,32 +14,32 @@ from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
 from mainstem.model.ids import StreamId
 from mainstem.model.topic_name import MQTT_SESSIONS_TOPIC, check_topic_name, is_reserved_name
 from mainstem.node.clustering.stream_forwarding import ForwardingStreams
-from mainstem.node.config.listener_spec import is_loopback
 from mainstem.node.config.settings import Config
+from mainstem.node.listeners.authentication import listener_policy
 from mainstem.node.listeners.mqtt_topics import MqttTopics
 from mainstem.placement.service import PlacementService
 from mainstem.protocols.accept_listener import TlsListenerOptions
-from mainstem.protocols.listener import Buffers, Listener
+from mainstem.protocols.listener_policy import ListenerPolicy
+from mainstem.protocols.mqtt.connection.authentication_service import MqttAuthenticator
 from mainstem.protocols.mqtt.connection.listener import mqtt_listener, mqtt_runner
-from mainstem.protocols.mqtt.connection.listener_policy_service import MqttListenerPolicy
 from mainstem.protocols.mqtt.connection.session import MqttService
 from mainstem.protocols.mqtt.connection.websocket_transport import websocket_factory
 from mainstem.protocols.mqtt.hub_service import MqttHub
 from mainstem.protocols.mqtt.settings import MqttSettings, TopicRoute
+from mainstem.protocols.receive_buffers import Buffers
 from mainstem.protocols.shared_resources import Resources
-from mainstem.security.authentication.certificate_names import NameRules
 from mainstem.security.authentication.tls_transport import TlsContexts
 from mainstem.streams.writer.stream_driver import StreamWriter
 from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
+    from mainstem.protocols.listener import Listener
     from mainstem.protocols.relay_listener import Relays
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 TLS_HANDSHAKE_TIMEOUT_S = 15.0
-_IN_THE_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})
 
 
 class MqttListeners:
@@ -100,20 +100,31 @@ class MqttListeners:
 
     def service(self, *, tls: bool) -> MqttService:
         """What the sessions of one listener share."""
-        host = self._config.mqtt.host
-        entrance = mqtt_entrance(self._config, self._broker, tls=tls, host=host)
-        return MqttService(self.hub, entrance, self._metrics, self._runner)
+        policy = self._policy(tls=tls, host=self._config.mqtt.host)
+        return MqttService(self.hub, MqttAuthenticator(policy), self._metrics, self._runner)
 
     def websocket(self) -> Callable[..., asyncio.Protocol] | None:
         """The WebSocket handler for the HTTP listener, if it is enabled."""
         if not self._config.mqtt.websocket:
             return None
         http = self._config.http
-        entrance = mqtt_entrance(self._config, self._broker, tls=http.tls, host=http.host)
+        policy = self._policy(tls=http.tls, host=http.host)
         if http.login:
-            entrance = replace(entrance, login=True, trusted=False)
-        service = MqttService(self.hub, entrance, self._metrics, self._runner)
+            policy = replace(policy, login=True, trusted=False)
+        authenticator = MqttAuthenticator(policy)
+        service = MqttService(self.hub, authenticator, self._metrics, self._runner)
         return websocket_factory(service, self.relays.get("http"))
+
+    def _policy(self, *, tls: bool, host: str) -> ListenerPolicy:
+        # Clients may use SASL where no login is required, too.
+        return listener_policy(
+            self._config,
+            self._broker.security,
+            host=host,
+            tls=tls,
+            login=self._config.mqtt.login,
+            sasl=True,
+        )
 
     async def start(self, tls: TlsContexts | None, resources: Resources) -> None:
         """Open the listeners."""
@@ -190,25 +201,6 @@ def mqtt_settings(config: Config) -> MqttSettings:
         retained_bytes_max=config.mqtt.retained_bytes_max,
         keep_alive_max_s=config.mqtt.keep_alive_max_s,
         connect_timeout_ms=config.security.login_timeout_ms,
-    )
-
-
-def mqtt_entrance(
-    config: Config, broker: NodeBroker, *, tls: bool, host: str
-) -> MqttListenerPolicy:
-    """How one listener authenticates its MQTT clients."""
-    own = is_loopback(host)
-    certificates = config.tls.client_certificates if tls else "none"
-    known = config.mqtt.login or certificates == "required"
-    safe = tls or own or config.node.insecure
-    per_minute = config.security.connections_per_minute_max
-    return MqttListenerPolicy(
-        security=broker.security,
-        login=known,
-        trusted=own and config.security.trust_loopback and not known,
-        names=None if certificates == "none" else NameRules(config.tls.name_rules),
-        mechanisms=tuple(m for m in config.security.mechanisms if safe or m not in _IN_THE_CLEAR),
-        connections_per_minute=None if own or not per_minute else per_minute,
     )
 
 

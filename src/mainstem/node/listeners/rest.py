@@ -4,10 +4,12 @@ import platform
 from collections.abc import Callable
 
 import mainstem
+from mainstem.broker.api.security import Security
 from mainstem.broker.services.node_broker import NodeBroker
 from mainstem.model.clock import Clock
 from mainstem.node.config.settings import Config
-from mainstem.node.security import access
+from mainstem.node.listeners.authentication import listener_policy
+from mainstem.protocols.rest.access import HttpAuthenticator
 from mainstem.protocols.rest.handler_context import HandlerContext, NodeDescription, Telemetry
 from mainstem.protocols.rest.metrics_sampling import MetricsSampler
 from mainstem.protocols.rest.service import RestService
@@ -57,8 +59,18 @@ def rest_service(
             clock=clock,
             telemetry=telemetry,
             facts=facts,
-            access=access(config, broker.security),
+            authenticator=http_authenticator(config, broker.security),
             body_bytes_max=config.http.body_bytes_max,
         ),
         shared_port=config.http.shared_port,
+    )
+
+
+def http_authenticator(config: Config, security: Security) -> HttpAuthenticator:
+    """How the HTTP listener authenticates requests."""
+    http = config.http
+    return HttpAuthenticator(
+        listener_policy(
+            config, security, host=http.host, tls=http.tls, login=http.login, sasl=False
+        )
     )

@@ -13,7 +13,7 @@ from mainstem.broker.api.queues import ACKNOWLEDGE, REJECT, RETURN, Settlement
 from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp import entities_service
 from mainstem.protocols.amqp.channel_link import AmqpService, ChannelLink
-from mainstem.protocols.amqp.consuming import Consuming, Held
+from mainstem.protocols.amqp.consuming import AmqpConsuming, Held
 from mainstem.protocols.amqp.content_assembly import Content, ContentAssembly, Unfinished
 from mainstem.protocols.amqp.direct_reply import REPLY_TO
 from mainstem.protocols.amqp.entities_service import ChannelContext, all_settled, get_message
@@ -29,7 +29,7 @@ from mainstem.protocols.amqp.errors import (
     translated,
 )
 from mainstem.protocols.amqp.permissions import amqp_permissions
-from mainstem.protocols.amqp.publishing import Mode, Publishing
+from mainstem.protocols.amqp.publishing import AmqpPublishing, Mode
 from mainstem.security.authorisation.acl import Operation
 from mainstem.wire.amqp import basic_methods as basic
 from mainstem.wire.amqp import connection_methods as connection
@@ -55,8 +55,8 @@ class Channel:
         permissions = amqp_permissions(link.rights, link.namespace, link.user)
         self.permissions = permissions
         self.place = ChannelContext(link, service, permissions)
-        self.publishing = Publishing(number, link, service, permissions)
-        self.consuming = Consuming(number, link, service)
+        self.publishing = AmqpPublishing(number, link, service, permissions)
+        self.consuming = AmqpConsuming(number, link, service)
         self._settled: list[tuple[list[Held], Settlement]] = []
         self._later: deque[Item] = deque()
         self._later_bytes = 0

@@ -83,7 +83,7 @@ class ChannelConsumer:
         self.subscription: Subscription | None = None
 
 
-class Consuming:
+class AmqpConsuming:
     """Serves the consumers of one channel: delivery tags, prefetch, settlement."""
 
     def __init__(self, channel: int, link: ChannelLink, service: AmqpService) -> None:

@@ -6,9 +6,11 @@ from mainstem.model.errors import MainstemError
 from mainstem.protocols.amqp.channel_link import AmqpService
 from mainstem.protocols.amqp.errors import AmqpError
 from mainstem.protocols.amqp.session import AmqpSession
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.connection import Connection
+from mainstem.protocols.listener import Listener
 from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.protocols.loop_driver import LoopRunner
+from mainstem.protocols.receive_buffers import Buffers
 from mainstem.telemetry.metrics import Metrics
 
 # Heartbeats detect dead connections; without them a connection may stay silent indefinitely.
@@ -23,7 +25,7 @@ class AmqpListener(Listener):
     def __init__(
         self,
         service: AmqpService,
-        entrance: ListenerPolicy,
+        policy: ListenerPolicy,
         metrics: Metrics,
         *,
         connections_max: int,
@@ -37,19 +39,18 @@ class AmqpListener(Listener):
             buffers=buffers,
             metrics=metrics,
         )
-        self.refuses = entrance.refuses
-        self.login_timeout_ms = entrance.login_timeout_ms
+        self.refuses = policy.refuses
+        self.login_timeout_ms = policy.login_timeout_ms
         self._service = service
-        self._entrance = entrance
+        self._policy = policy
         self._runner = LoopRunner("an AMQP method", (AmqpError, MainstemError))
 
     def _session(self, connection: Connection) -> AmqpSession:
-        entrance = self._entrance
-        arrival = entrance.arrival(*connection.peer, connection.tls_object)
+        policy = self._policy
         return AmqpSession(
             connection,
-            arrival,
-            entrance,
+            policy.incoming(*connection.peer, connection.tls_object),
+            policy,
             self._service,
             self._runner,
         )

@@ -6,9 +6,7 @@ A listener without login ignores the name and password that clients send: AMQP c
 some. Such clients are anonymous.
 """
 
-from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
+from typing import Final
 
 from mainstem.broker.api.security import Security
 from mainstem.model.errors import MainstemError
@@ -20,74 +18,57 @@ from mainstem.protocols.amqp.errors import (
 )
 from mainstem.protocols.amqp.mechanisms import AMQPLAIN, ANONYMOUS, PLAIN
 from mainstem.protocols.listener_policy import EXTERNAL, IncomingConnection
+from mainstem.protocols.sasl_login_service import LoginStep, SaslLogin
 from mainstem.security.principals import NOBODY, Identity
 from mainstem.wire.amqp.fields import Malformed, read_table
-
-if TYPE_CHECKING:
-    from mainstem.security.authentication.login_service import SaslExchange
 
 DETAILS: Final = "For details see the broker logfile."
 
 
-class Challenge(Struct, frozen=True):
-    """A further challenge of the SASL exchange."""
-
-    data: bytes
-
-
-class Login:
+class AmqpLogin:
     """Authenticates one AMQP connection."""
 
-    def __init__(self, security: Security, arrival: IncomingConnection) -> None:
+    def __init__(self, security: Security, incoming: IncomingConnection) -> None:
         self._security = security
-        self._arrival = arrival
-        self._exchange: SaslExchange | None = None
+        self._incoming = incoming
+        self._sasl = SaslLogin(
+            security, incoming.mechanisms, incoming.address, incoming.certificate
+        )
         self.mechanism = ""
         self.user = ""
 
-    async def begin(self, mechanism: str, response: bytes) -> Identity | Challenge:
+    async def begin(self, mechanism: str, response: bytes) -> LoginStep:
         """Start a login with the mechanism that the client chose.
 
         Raises:
             ConnectionRefusal: the mechanism is not offered, or the login failed.
         """
-        arrival = self._arrival
-        if mechanism not in arrival.mechanisms:
+        if mechanism not in self._incoming.mechanisms:
             raise ConnectionRefusal(
                 COMMAND_INVALID, f"authentication mechanism '{mechanism[:40]}' is not supported"
             )
         self.mechanism = mechanism
-        if not arrival.asks:
+        if not self._incoming.needs_login:
             self.user = _claimed(mechanism, response)
-            return NOBODY
+            return LoginStep(b"", NOBODY)
         if mechanism == EXTERNAL:
-            assert arrival.certificate is not None, "otherwise it is not offered"
-            self._security.logins.succeeded(arrival.certificate, arrival.address)
-            return arrival.certificate
+            return self._sasl.by_certificate()
         assert mechanism != ANONYMOUS, "offered only without login"
         if mechanism == AMQPLAIN:
-            response = _as_plain(response)
-        served = PLAIN if mechanism == AMQPLAIN else mechanism
-        self._exchange = self._security.logins.begin(served, arrival.address)
-        return await self.go_on(response)
+            mechanism, response = PLAIN, _as_plain(response)
+        self._sasl.begin(mechanism)
+        return await self.respond(response)
 
-    async def go_on(self, response: bytes) -> Identity | Challenge:
+    async def respond(self, response: bytes) -> LoginStep:
         """Continue the login with the client's next response.
 
         Raises:
             ConnectionRefusal: the login failed.
         """
-        exchange = self._exchange
-        if exchange is None:
-            raise ConnectionRefusal(COMMAND_INVALID, "no login is in progress")
         try:
-            answer, identity = await exchange.respond(response)
+            return await self._sasl.respond(response)
         except MainstemError as error:
             raise self._failed() from error
-        if identity is None:
-            return Challenge(answer)
-        self._exchange = None
-        return identity
 
     async def renew(self, identity: Identity, secret: bytes) -> Identity:
         """Log in again as the same user with a new secret.
@@ -95,9 +76,9 @@ class Login:
         Raises:
             ConnectionRefusal: the secret is not valid.
         """
-        if not self._arrival.asks:
+        if not self._incoming.needs_login:
             return identity
-        logins, address = self._security.logins, self._arrival.address
+        logins, address = self._security.logins, self._incoming.address
         try:
             if identity.by_token or self.mechanism == "OAUTHBEARER":
                 renewed = await logins.bearer(secret.decode(), address)

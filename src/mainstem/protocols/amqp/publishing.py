@@ -55,7 +55,7 @@ class Mode(Enum):
     TX = "tx"
 
 
-class Publishing:
+class AmqpPublishing:
     """Publishes the messages of one channel: plain, confirmed or transacted.
 
     ``reply_name`` is the reply name of this channel, if it consumes direct replies.

@@ -30,11 +30,12 @@ from mainstem.protocols.amqp.errors import (
     translated,
 )
 from mainstem.protocols.amqp.heartbeat import Heartbeat
-from mainstem.protocols.amqp.login_service import Challenge, Login
+from mainstem.protocols.amqp.login_service import AmqpLogin
 from mainstem.protocols.amqp.outgoing import AmqpOutgoing
 from mainstem.protocols.listener_policy import IncomingConnection, ListenerPolicy
 from mainstem.protocols.login_expiry import LoginExpiry
 from mainstem.protocols.runner import Runner
+from mainstem.protocols.sasl_login_service import LoginStep
 from mainstem.protocols.send_batch import SendBatch
 from mainstem.protocols.session import DrainingSender
 from mainstem.security.principals import NOBODY, Identity
@@ -80,18 +81,18 @@ class AmqpSession:
     def __init__(
         self,
         sender: DrainingSender,
-        arrival: IncomingConnection,
-        entrance: ListenerPolicy,
+        incoming: IncomingConnection,
+        policy: ListenerPolicy,
         service: AmqpService,
         runner: Runner,
     ) -> None:
         self._sender = sender
-        self._arrival = arrival
-        self._entrance = entrance
+        self._incoming = incoming
+        self._policy = policy
         self._service = service
         self._runner = runner
         self._out = AmqpOutgoing(SendBatch(sender, runner.soon))
-        self._login = Login(entrance.security, arrival)
+        self._login = AmqpLogin(policy.security, incoming)
         self._state = AmqpConnectionState.HEADER
         self._payload_max = handshake.LOGIN_FRAME_BYTES_MAX
         self._identity: Identity = NOBODY
@@ -110,7 +111,7 @@ class AmqpSession:
         )
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the handshake is complete."""
         return self._state >= AmqpConnectionState.RUNNING
 
@@ -178,8 +179,8 @@ class AmqpSession:
             return
         log.info(
             "closing AMQP connection %s:%d: %s",
-            self._arrival.address,
-            self._arrival.port,
+            self._incoming.address,
+            self._incoming.port,
             refusal.reply_text,
         )
         was_in = self._state >= AmqpConnectionState.RUNNING
@@ -222,7 +223,7 @@ class AmqpSession:
             self._end()
             return start
         service = self._service
-        offered = self._arrival.mechanisms
+        offered = self._incoming.mechanisms
         self._out.method(0, handshake.start(offered, service.cluster_name, service.version))
         self._state = AmqpConnectionState.START
         return start + len(PROTOCOL_HEADER)
@@ -259,7 +260,7 @@ class AmqpSession:
                 self._is_qos_for_channel = handshake.is_qos_for_channel(method.client_properties)
                 self._check(self._login.begin(method.mechanism, method.response))
             case (AmqpConnectionState.SECURE, methods.ConnectionSecureOk()):
-                self._check(self._login.go_on(method.response))
+                self._check(self._login.respond(method.response))
             case (AmqpConnectionState.TUNE, methods.ConnectionTuneOk()):
                 self._tune(method)
             case (AmqpConnectionState.OPEN, methods.ConnectionOpen()):
@@ -288,17 +289,17 @@ class AmqpSession:
         self._state = AmqpConnectionState.CHECKING
         self._runner.run(work, self._checked)
 
-    def _checked(self, answer: Identity | Challenge | None, error: BaseException | None) -> None:
+    def _checked(self, step: LoginStep | None, error: BaseException | None) -> None:
         if self._state is not AmqpConnectionState.CHECKING:
             return
-        if error is not None or answer is None:
+        if error is not None or step is None:
             self._fail_with(error)
-        elif isinstance(answer, Challenge):
+        elif step.identity is None:
             self._state = AmqpConnectionState.SECURE
-            self._out.method(0, methods.ConnectionSecure(challenge=answer.data))
+            self._out.method(0, methods.ConnectionSecure(challenge=step.data))
         else:
-            self._identity = answer
-            self._expiry.note(answer)
+            self._identity = step.identity
+            self._expiry.note(step.identity)
             self._state = AmqpConnectionState.TUNE
             self._out.method(0, handshake.tune(self._service.limits))
 
@@ -311,7 +312,7 @@ class AmqpSession:
 
     def _open(self, namespace: str) -> None:
         self._state = AmqpConnectionState.OPENING
-        rights = self._entrance.rights(self._identity, self._arrival)
+        rights = self._policy.rights(self._identity, self._incoming.address)
         anonymous = self._identity is NOBODY
         user = self._login.user if anonymous else self._identity.principal.name
 
@@ -337,9 +338,9 @@ class AmqpSession:
             channel_max=self._tuned.channel_max,
             capabilities=self._capabilities,
             is_qos_for_channel=self._is_qos_for_channel,
-            quotas=self._entrance.security.quotas,
+            quotas=self._policy.security.quotas,
             principal=self._identity.principal.name,
-            address=self._arrival.address,
+            address=self._incoming.address,
         )
         sender = self._sender
         return AmqpConnection(
@@ -373,8 +374,8 @@ class AmqpSession:
     def _missed(self) -> None:
         log.warning(
             "closing AMQP connection %s:%d: missed heartbeats",
-            self._arrival.address,
-            self._arrival.port,
+            self._incoming.address,
+            self._incoming.port,
         )
         if self._connected is not None:
             self._connected.close()

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainstem.broker.api.broker import Broker
 from mainstem.broker.api.security import Caller, Rights
-from mainstem.protocols.kafka.login_service import Login
+from mainstem.protocols.kafka.login_service import KafkaLogin
 from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.security.principals import NOBODY, Identity
@@ -38,7 +38,7 @@ class Peer(Struct):
     software: str = ""
     identity: Identity = NOBODY
     rights: Rights = EVERYTHING
-    login: Login | None = None
+    login: KafkaLogin | None = None
     quotas: Quotas | None = None
     meter: QuotaMeter | None = None
     owed_ms: int = 0
@@ -53,13 +53,13 @@ class Peer(Struct):
             self.shares_as = object()
         return self.shares_as
 
-    def is_now(self, identity: Identity, rights: Rights) -> None:
+    def authenticated(self, identity: Identity, rights: Rights) -> None:
         """Set identity and rights after a successful login."""
         self.identity = identity
         self.rights = rights
         self.meter = None
 
-    def calls_itself(self, client_id: str) -> None:
+    def set_client_id(self, client_id: str) -> None:
         """Set the client id."""
         if client_id != self.client_id:
             self.client_id = client_id

@@ -3,18 +3,20 @@
 import asyncio
 from random import SystemRandom
 
+from mainstem.protocols.connection import Connection
 from mainstem.protocols.kafka.call import Peer
+from mainstem.protocols.kafka.endpoint import KafkaEndpoint
 from mainstem.protocols.kafka.fetch_sessions import FetchSessions
 from mainstem.protocols.kafka.handlers.records.fetch import Fetch
-from mainstem.protocols.kafka.listener_policy import KafkaListenerPolicy
 from mainstem.protocols.kafka.session import KafkaService, KafkaSession
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.listener import Listener
 from mainstem.protocols.loop_driver import LoopRunner
+from mainstem.protocols.receive_buffers import Buffers
 
 
 def kafka_listener(
     service: KafkaService,
-    policy: KafkaListenerPolicy,
+    endpoint: KafkaEndpoint,
     *,
     connections_max: int,
     idle_ms: int,
@@ -31,7 +33,7 @@ def kafka_listener(
 
     def make_session(connection: Connection) -> KafkaSession:
         peer = Peer(*connection.peer, *connection.local)
-        policy.receive(peer, connection.tls_object)
+        endpoint.receive(peer, connection.tls_object)
         return KafkaSession(connection, peer, service, runner, start_fetch)
 
     listener = Listener(
@@ -42,6 +44,6 @@ def kafka_listener(
         buffers=buffers,
         metrics=service.metrics,
     )
-    listener.refuses = policy.refuses
-    listener.login_timeout_ms = policy.login_timeout_ms
+    listener.refuses = endpoint.policy.refuses
+    listener.login_timeout_ms = endpoint.policy.login_timeout_ms
     return listener

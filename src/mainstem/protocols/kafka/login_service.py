@@ -6,17 +6,15 @@ Before login a connection may send only ApiVersions and SASL requests, in small 
 request closes it. A login that expires can be repeated on the connection by the same principal.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mainstem.broker.api.security import Security
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.model.limits import KIB
+from mainstem.protocols.sasl_login_service import LoginStep, SaslLogin
 from mainstem.protocols.session import ProtocolViolation
 from mainstem.security.principals import Identity
-
-if TYPE_CHECKING:
-    from mainstem.security.authentication.login_service import SaslExchange
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -25,7 +23,7 @@ LOGIN_APIS: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 FRAME_BYTES_MAX: Final = 512 * KIB
 
 
-class Login:
+class KafkaLogin:
     """Authenticates one Kafka connection."""
 
     def __init__(
@@ -37,19 +35,16 @@ class Login:
         address: str,
         reauthenticate_ms: int = 0,
     ) -> None:
-        self._security = security
         self._wall_ms = clock.wall_ms
-        self._address = address
         self._reauthenticate_ms = reauthenticate_ms
-        self._exchange: SaslExchange | None = None
-        self._mechanism = ""
+        self._sasl = SaslLogin(security, mechanisms, address)
         self._identity: Identity | None = None
         self._until_ms: int | None = None
         self.mechanisms = mechanisms
         self.has_failed = False
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the connection is authenticated."""
         return self._identity is not None
 
@@ -75,36 +70,29 @@ class Login:
         Raises:
             InvalidRequest: it is not supported, or differs from that of the first login.
         """
-        if mechanism not in self.mechanisms:
-            raise InvalidRequest(
-                ErrorCode.UNSUPPORTED_MECHANISM, f"{mechanism[:40]!r} is not supported"
-            )
-        if self._identity is not None and mechanism != self._mechanism:
+        is_other = mechanism in self.mechanisms and mechanism != self._sasl.mechanism
+        if self._identity is not None and is_other:
             raise InvalidRequest(
                 ErrorCode.ILLEGAL_LOGIN_STATE, "a repeated login must use the same mechanism"
             )
-        self._mechanism = mechanism
-        self._exchange = self._security.logins.begin(mechanism, self._address)
+        self._sasl.begin(mechanism)
 
-    async def respond(self, data: bytes) -> tuple[bytes, Identity | None]:
-        """Process a SASL message; the response, and the identity once the login has succeeded.
+    async def respond(self, data: bytes) -> LoginStep:
+        """Process a SASL message.
 
         Raises:
             InvalidRequest: the login failed, or no mechanism was chosen.
         """
-        exchange = self._exchange
-        if exchange is None:
-            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "no mechanism was chosen")
+        # A message without a mechanism is refused, but is not a failed login.
+        is_attempt = self._sasl.is_in_progress
         try:
-            answer, identity = await exchange.respond(data)
+            step = await self._sasl.respond(data)
         except InvalidRequest:
-            self._exchange = None
-            self.has_failed = True
+            self.has_failed |= is_attempt
             raise
-        if identity is not None:
-            self._exchange = None
-            self._take(identity)
-        return answer, identity
+        if step.identity is not None:
+            self._take(step.identity)
+        return step
 
     @property
     def lifetime_ms(self) -> int:

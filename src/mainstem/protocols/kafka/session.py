@@ -90,9 +90,9 @@ class KafkaSession:
         self._has_asked = False
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the client has logged in or, if no login is required, has sent a request."""
-        return self._has_asked if self._login is None else self._login.is_in
+        return self._has_asked if self._login is None else self._login.is_logged_in
 
     def receive(self, buf: bytearray, view: memoryview, start: int, until: int) -> tuple[int, int]:
         """Serve whole frames of ``buf[start:until]``; (position, bytes the next frame needs)."""
@@ -133,7 +133,7 @@ class KafkaSession:
 
     def _check_length(self, length: int) -> None:
         most = self._frame_bytes_max
-        if self._login is not None and not self._login.is_in:
+        if self._login is not None and not self._login.is_logged_in:
             most = min(most, LOGIN_FRAME_BYTES_MAX)
         if not 8 <= length <= most:
             raise ProtocolViolation(f"a frame of {length} bytes; 8 to {most} are allowed")
@@ -163,7 +163,7 @@ class KafkaSession:
     def _keep_for_later(self, frame: memoryview) -> None:
         """Queue a frame while a handler is running."""
         much = len(self._later) >= LOGIN_FRAMES_MAX or len(frame) > LOGIN_FRAME_BYTES_MAX
-        if much and self._login is not None and not self._login.is_in:
+        if much and self._login is not None and not self._login.is_logged_in:
             raise ProtocolViolation("too many or too large requests during a login")
         size = len(frame)
         if not self._memory.take(size):
@@ -195,7 +195,7 @@ class KafkaSession:
             raise ProtocolViolation(f"API {api_key} is not served")
         self._metrics.requests[api_key] += 1
         self._has_asked = True
-        self._peer.calls_itself(client_id or "")
+        self._peer.set_client_id(client_id or "")
         if api_key == PRODUCE and version <= legacy_produce.NEWEST:
             self._replies.answer(legacy_produce.refuse(version, correlation, view[body:until]))
             return

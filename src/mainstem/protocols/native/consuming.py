@@ -17,7 +17,7 @@ from mainstem.broker.api.queues import (
     ConsumeRequest,
     ConsumerWindow,
     Delivery,
-    Reason,
+    RemovalReason,
     Settlement,
     SettlementOutcome,
     Subscription,
@@ -43,8 +43,8 @@ GOT: Final = 0
 
 _REJECTIONS: Final = {
     reason.value: Settlement(SettlementOutcome.REJECT, reason=reason)
-    for reason in (Reason.BAD_PAYLOAD, Reason.HANDLER_ERROR)
-} | {Reason.REJECTED.value: REJECT}
+    for reason in (RemovalReason.BAD_PAYLOAD, RemovalReason.HANDLER_ERROR)
+} | {RemovalReason.REJECTED.value: REJECT}
 
 
 class _Subscriber:
@@ -61,7 +61,7 @@ class _Subscriber:
         self.subscription: Subscription | None = None
 
 
-class Consuming:
+class NativeConsuming:
     """Serves the subscriptions of one connection: credit and settlement."""
 
     def __init__(

@@ -41,7 +41,7 @@ class Entities:
 
     # Queues
 
-    async def declare_queue(self, word: requests.DeclareQueue) -> answers.QueueStatus:
+    async def declare_queue(self, word: requests.DeclareQueue) -> answers.DeclaredQueue:
         """Declare a queue, or with ``passive`` check that it exists."""
         link, queues = self._link, self._queues
         if word.passive:
@@ -62,14 +62,14 @@ class Entities:
                 policy=OnDifference(word.policy),
                 keeps_failures=word.preset != "plain",
             )
-        return answers.QueueStatus(
+        return answers.DeclaredQueue(
             name=found.name,
             messages=found.messages,
             consumers=found.consumers,
             is_new=found.is_new,
         )
 
-    async def delete_queue(self, word: requests.DeleteQueue) -> answers.Counted:
+    async def delete_queue(self, word: requests.DeleteQueue) -> answers.MessageCount:
         """Delete a queue."""
         link = self._link
         link.permissions.queue(Operation.DELETE, word.name)
@@ -80,14 +80,14 @@ class Entities:
             if_unused=word.if_unused,
             if_empty=word.if_empty,
         )
-        return answers.Counted(messages=gone)
+        return answers.MessageCount(messages=gone)
 
-    async def purge_queue(self, word: requests.PurgeQueue) -> answers.Counted:
+    async def purge_queue(self, word: requests.PurgeQueue) -> answers.MessageCount:
         """Delete all messages except unsettled deliveries."""
         link = self._link
         link.permissions.queue(Operation.READ, word.name)
         gone = await self._queues.purge_queue(link.namespace, word.name, connection=link.connection)
-        return answers.Counted(messages=gone)
+        return answers.MessageCount(messages=gone)
 
     async def list_queues(self, _: requests.ListQueues) -> answers.QueueList:
         """List the queues that the client may see."""
@@ -117,14 +117,14 @@ class Entities:
             shown.append(message)
         return answers.BrowsedList(messages=shown)
 
-    async def move_messages(self, word: requests.MoveMessages) -> answers.Counted:
+    async def move_messages(self, word: requests.MoveMessages) -> answers.MessageCount:
         """Move messages of a queue to another queue."""
         link = self._link
         link.permissions.queue(Operation.READ, word.name)
         # Without a destination the history of each message decides: it may be any queue.
         link.permissions.queue(Operation.WRITE, "*" if word.to is None else word.to)
         move = partial(self._queues.admin.move, link.namespace, word.name)
-        return answers.Counted(messages=await move(destination=word.to, limit=word.limit))
+        return answers.MessageCount(messages=await move(destination=word.to, limit=word.limit))
 
     # Exchanges
 

@@ -4,11 +4,13 @@ import asyncio
 from typing import Final
 
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.connection import Connection
+from mainstem.protocols.listener import Listener
 from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.protocols.loop_driver import LoopRunner
 from mainstem.protocols.native.link import NativeService
 from mainstem.protocols.native.session import NativeSession
+from mainstem.protocols.receive_buffers import Buffers
 
 # Heartbeats find dead connections long before this.
 IDLE_MS: Final = 24 * 3_600_000
@@ -45,7 +47,7 @@ class NativeListener(Listener):
         policy = self._policy
         return NativeSession(
             connection,
-            policy.arrival(*connection.peer, connection.tls_object),
+            policy.incoming(*connection.peer, connection.tls_object),
             policy,
             self._service,
             self._runner,

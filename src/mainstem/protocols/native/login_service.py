@@ -7,33 +7,21 @@ principal. A certificate that names a user is the login of a client that sends n
 empty, or EXTERNAL).
 """
 
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
-
 from mainstem.broker.api.security import Security
 from mainstem.model.errors import ErrorCode, InvalidRequest
 from mainstem.protocols.listener_policy import EXTERNAL, IncomingConnection
-from mainstem.security.principals import NOBODY, Identity
-
-if TYPE_CHECKING:
-    from mainstem.security.authentication.login_service import SaslExchange
+from mainstem.protocols.sasl_login_service import LoginStep, SaslLogin
+from mainstem.security.principals import NOBODY
 
 
-class LoginStep(Struct, frozen=True):
-    """The server's SASL data, and the identity once the login has succeeded."""
-
-    data: bytes
-    identity: Identity | None
-
-
-class Login:
+class NativeLogin:
     """Authenticates one native connection."""
 
     def __init__(self, security: Security, incoming: IncomingConnection) -> None:
-        self._security = security
         self._incoming = incoming
-        self._exchange: SaslExchange | None = None
+        self._sasl = SaslLogin(
+            security, incoming.mechanisms, incoming.address, incoming.certificate
+        )
 
     async def begin(self, mechanism: str, response: bytes) -> LoginStep:
         """Start a login with a mechanism and its initial response.
@@ -42,28 +30,23 @@ class Login:
             InvalidRequest: the mechanism is not supported, or the login failed.
         """
         incoming = self._incoming
-        if not incoming.asks:
+        if not incoming.needs_login:
             return LoginStep(b"", NOBODY)
-        logins = self._security.logins
         if incoming.certificate is not None and mechanism in ("", EXTERNAL):
-            return LoginStep(b"", logins.succeeded(incoming.certificate, incoming.address))
-        if mechanism not in incoming.mechanisms or mechanism == EXTERNAL:
-            cause = f"{mechanism[:40]!r} is not supported" if mechanism else "a login is required"
+            return self._sasl.by_certificate()
+        if not mechanism:
             raise InvalidRequest(
-                ErrorCode.UNSUPPORTED_MECHANISM if mechanism else ErrorCode.AUTHENTICATION_FAILED,
-                cause,
+                ErrorCode.AUTHENTICATION_FAILED,
+                "a login is required",
                 remedy=f"log in with one of {', '.join(incoming.mechanisms)}",
             )
-        self._exchange = logins.begin(mechanism, incoming.address)
-        return await self.go_on(response)
+        self._sasl.begin(mechanism)
+        return await self.respond(response)
 
-    async def go_on(self, response: bytes) -> LoginStep:
+    async def respond(self, response: bytes) -> LoginStep:
         """Continue a login with the client's next response.
 
         Raises:
             InvalidRequest: the login failed.
         """
-        if self._exchange is None:
-            raise InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "no login is in progress")
-        data, identity = await self._exchange.respond(response)
-        return LoginStep(data, identity)
+        return await self._sasl.respond(response)

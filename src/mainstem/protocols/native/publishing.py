@@ -18,7 +18,7 @@ from mainstem.protocols.native.convert import message_of, routing_of, size_of
 from mainstem.protocols.native.errors import error_of
 from mainstem.protocols.native.link import NativeConnectionLink, NativeService
 from mainstem.security.quotas import PRODUCE_BYTES
-from mainstem.wire.native.answers import Flow, Published, Refused
+from mainstem.wire.native.answers import Flow, Published, RefusedMessage
 from mainstem.wire.native.requests import Publish
 from mainstem.wire.native.words import MESSAGES_PER_FRAME_MAX, WireMessage, encode
 
@@ -42,7 +42,7 @@ class _Batch:
         self.stored = 0
         # Most batches have neither; empty lists would cost garbage collection.
         self.unrouted: list[int] | None = None
-        self.refused: list[Refused] | None = None
+        self.refused: list[RefusedMessage] | None = None
 
     def answer(self) -> bytes:
         """The encoded response."""
@@ -57,7 +57,7 @@ class _Batch:
         """Record that a message was not stored."""
         if self.refused is None:
             self.refused = []
-        self.refused.append(Refused(place, error_of(error)))
+        self.refused.append(RefusedMessage(place, error_of(error)))
 
     def mark_unrouted(self, place: int) -> None:
         """Record that a message was routed to no queue."""
@@ -66,7 +66,7 @@ class _Batch:
         self.unrouted.append(place)
 
 
-class Publishing:
+class NativePublishing:
     """Publishes the batches of one connection and responds to each."""
 
     def __init__(self, link: NativeConnectionLink, service: NativeService) -> None:
@@ -76,14 +76,14 @@ class Publishing:
         self._publisher = queues.publisher(link.namespace, self._settled, self._flow)
         self._token = 0
         # By token; for a message of a run only the number of its frame.
-        self._owed: dict[int, _Batch | int] = {}
-        self._owed_max = service.limits.published_open_max
+        self._pending: dict[int, _Batch | int] = {}
+        self._pending_max = service.limits.published_open_max
         self._is_full = False
 
     @property
     def is_busy(self) -> bool:
         """Whether a response is pending."""
-        return bool(self._owed)
+        return bool(self._pending)
 
     def publish(self, number: int, word: Publish) -> None:
         """Publish a batch.
@@ -93,7 +93,7 @@ class Publishing:
         """
         keys = self._keys(word)
         now_ms = self._clock.wall_ms()
-        publisher, exchange, owed = self._publisher, word.exchange, self._owed
+        publisher, exchange, pending = self._publisher, word.exchange, self._pending
         is_confirmed = number and word.durability != "none"
         batch = _Batch(number, self._token + 1, len(word.messages))
         self._token += len(word.messages)
@@ -101,7 +101,7 @@ class Publishing:
             token = NOT_CONFIRMED
             if is_confirmed:
                 token = batch.first + at
-                owed[token] = batch
+                pending[token] = batch
             key = keys[at]
             message = message_of(wire, key.encode(), now_ms)
             routing = routing_of(message, key, now_ms + wire.delay_ms if wire.delay_ms else 0)
@@ -110,13 +110,13 @@ class Publishing:
                     self._check_copies(exchange, routing)
                 publisher.publish(exchange, message, routing, token)
             except MainstemError as error:
-                owed.pop(token, None)
+                pending.pop(token, None)
                 if not at:
                     raise
                 self._refuse(batch, at, error, is_confirmed=bool(is_confirmed))
         if self._link.is_limited():
             self._charge(sum(map(size_of, word.messages)))
-        if len(owed) >= self._owed_max and not self._is_full:
+        if len(pending) >= self._pending_max and not self._is_full:
             self._fill(is_full=True)
 
     def publish_run(self, word: Publish, numbers: Sequence[int], values: Sequence[bytes]) -> None:
@@ -125,14 +125,14 @@ class Publishing:
         Raises:
             MainstemError: all of them are refused, nothing is stored.
         """
-        key, owed = word.key, self._owed
+        key, pending = word.key, self._pending
         assert key is not None, "frames without a key have no shape"
         self._keys(word)
         now_ms = self._clock.wall_ms()
         first = self._token + 1
         self._token += len(numbers)
         tokens = range(first, first + len(numbers))
-        owed.update(zip(tokens, numbers, strict=True))
+        pending.update(zip(tokens, numbers, strict=True))
         name = key.encode()
         messages = [Message(name, value, (), now_ms) for value in values]
         routing = Routing((key,), NO_HEADERS, 0, 0, 0)
@@ -140,16 +140,16 @@ class Publishing:
             self._publisher.publish_many(word.exchange, messages, routing, first)
         except MainstemError:
             for token in tokens:
-                owed.pop(token, None)
+                pending.pop(token, None)
             raise
         if self._link.is_limited():
             self._charge(len(numbers) * size_of(word.messages[0]))
-        if len(owed) >= self._owed_max and not self._is_full:
+        if len(pending) >= self._pending_max and not self._is_full:
             self._fill(is_full=True)
 
     def close(self) -> None:
         """Stop sending responses; published messages are still stored."""
-        self._owed.clear()
+        self._pending.clear()
         self._publisher.close()
 
     def _keys(self, word: Publish) -> list[str]:
@@ -177,12 +177,12 @@ class Publishing:
             self._link.permissions.publish(exchange, key)
 
     def _settled(self, tokens: Sequence[int], settled: Settled) -> None:
-        owed = self._owed
+        pending = self._pending
         is_refused = settled.error is not None
         is_plain = settled.status is PublishStatus.STORED and settled.is_routed
         stored: list[int] = []
         for token in tokens:
-            batch = owed.pop(token, None)
+            batch = pending.pop(token, None)
             if batch is None:
                 continue
             if isinstance(batch, int):
@@ -199,7 +199,7 @@ class Publishing:
             self._check_answered(batch)
         if stored:
             self._link.send_to_all(stored, _ALL_STORED[1])
-        if self._is_full and len(owed) <= self._owed_max // 2:
+        if self._is_full and len(pending) <= self._pending_max // 2:
             self._fill(is_full=False)
 
     def _refuse(self, batch: _Batch, at: int, error: MainstemError, *, is_confirmed: bool) -> None:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, MainstemError
-from mainstem.protocols.native.consuming import Consuming
+from mainstem.protocols.native.consuming import NativeConsuming
 from mainstem.protocols.native.entities_service import Entities
 from mainstem.protocols.native.errors import error_of
 from mainstem.protocols.native.link import NativeConnectionLink, NativeService
 from mainstem.protocols.native.pending_gets_service import PendingGets
-from mainstem.protocols.native.publishing import Publishing
+from mainstem.protocols.native.publishing import NativePublishing
 from mainstem.protocols.native.topics_service import NativeTopics
 from mainstem.wire.native import requests
 from mainstem.wire.native.answers import Pong
@@ -35,9 +35,9 @@ class RequestDispatcher:
         self._service = service
         self._open = 0
         self._is_over = False
-        self._publishing = Publishing(link, service)
+        self._publishing = NativePublishing(link, service)
         gets = PendingGets(link, service)
-        self._consuming = consuming = Consuming(link, service, gets)
+        self._consuming = consuming = NativeConsuming(link, service, gets)
         entities, topics = Entities(link, service), NativeTopics(link, service)
         self._at_once: dict[type[Word], AtOnce] = {
             requests.Ack: consuming.ack,

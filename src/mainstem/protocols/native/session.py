@@ -17,12 +17,13 @@ from mainstem.protocols.listener_policy import IncomingConnection, ListenerPolic
 from mainstem.protocols.login_expiry import LoginExpiry
 from mainstem.protocols.native.errors import error_of
 from mainstem.protocols.native.link import NativeConnectionLink, NativeService
-from mainstem.protocols.native.login_service import Login, LoginStep
+from mainstem.protocols.native.login_service import NativeLogin
 from mainstem.protocols.native.outgoing import NativeOutgoing
 from mainstem.protocols.native.publish_shape import PublishShape, shape_of
 from mainstem.protocols.native.request_dispatch import RequestDispatcher
 from mainstem.protocols.permissions import ClientPermissions
 from mainstem.protocols.runner import Runner
+from mainstem.protocols.sasl_login_service import LoginStep
 from mainstem.protocols.send_batch import SendBatch
 from mainstem.protocols.session import BufferingSender
 from mainstem.security.principals import NOBODY, Identity
@@ -36,7 +37,7 @@ from mainstem.wire.native.frames import (
     LOGIN_FRAME_BYTES_MAX,
     NONE,
     PROTOCOL_VERSION,
-    Malformed,
+    MalformedFrame,
     check_length,
     plain_body,
 )
@@ -79,7 +80,7 @@ class NativeSession:
         self._service = service
         self._runner = runner
         self._out = NativeOutgoing(SendBatch(sender, runner.soon))
-        self._login = Login(policy.security, incoming)
+        self._login = NativeLogin(policy.security, incoming)
         self._state = NativeConnectionState.NEW
         self._limit_bytes = LOGIN_FRAME_BYTES_MAX
         self._compression = NONE
@@ -93,7 +94,7 @@ class NativeSession:
         self._heartbeat_ms = service.limits.heartbeat_ms
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the client has logged in."""
         return self._state >= NativeConnectionState.RUNNING
 
@@ -110,7 +111,7 @@ class NativeSession:
         need = HEAD_BYTES
         try:
             start, need = self._frames(buf, view, start, until)
-        except Malformed as error:
+        except MalformedFrame as error:
             self._service.metrics.malformed_frames += 1
             self.end(InvalidRequest(ErrorCode.INVALID_REQUEST, str(error)))
         self._out.flush()
@@ -170,7 +171,7 @@ class NativeSession:
             self._greet(number, word)
         elif self._state is NativeConnectionState.ASKED and isinstance(word, Respond):
             self._number = number
-            self._check(self._login.go_on(word.data))
+            self._check(self._login.respond(word.data))
         else:
             self.end(
                 InvalidRequest(ErrorCode.ILLEGAL_LOGIN_STATE, "the first request must be connect")
@@ -251,7 +252,7 @@ class NativeSession:
     def _link(self, identity: Identity) -> NativeConnectionLink:
         incoming, word, security = self._incoming, self._connect, self._policy.security
         meter = security.quotas.meter(identity.principal.name, word.client, incoming.address)
-        rights = self._policy.rights(identity, incoming)
+        rights = self._policy.rights(identity, incoming.address)
         return NativeConnectionLink(
             namespace=word.namespace,
             connection=self._service.new_name(),

@@ -93,7 +93,7 @@ class NativeTopics:
 
     async def _committed(
         self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
-    ) -> list[answers.Place]:
+    ) -> list[answers.RecordPosition]:
         """Store all messages and wait until they are committed."""
         append = self._broker.streams.append
         jobs = [append(topic.name, part[0], _batch(messages, part)) for part in parts]
@@ -113,7 +113,7 @@ class NativeTopics:
 
     async def _written(
         self, topic: Topic, messages: Sequence[Message], parts: Sequence[Part]
-    ) -> list[answers.Place]:
+    ) -> list[answers.RecordPosition]:
         """Store all messages and return once the writer has them, before they are committed.
 
         For partitions of another node it waits for the commit: a stronger guarantee.
@@ -142,7 +142,7 @@ class NativeTopics:
         """Read committed records of one partition."""
         self._link.permissions.topic(Operation.READ, word.topic)
         _refuse_internal(word.topic)
-        look, records, next_offset = await self._found(word)
+        reader, records, next_offset = await self._found(word)
         shown = [
             answers.WireRecord(
                 offset=record.offset, message=wire_message(Message.of_record(record))
@@ -157,8 +157,8 @@ class NativeTopics:
         return answers.Records(
             records=shown,
             next_offset=next_offset,
-            start_offset=look.start_offset,
-            end_offset=look.last_stable,
+            start_offset=reader.start_offset,
+            end_offset=reader.last_stable,
         )
 
     async def _found(self, word: requests.Read) -> tuple[StableStreamReader, list[Record], int]:
@@ -169,24 +169,24 @@ class NativeTopics:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + word.wait_ms / 1000
         changes = 0
-        look = await self._broker.streams.look(word.topic, word.partition)
-        start = _start(look, word)
+        reader = await self._broker.streams.open_reader(word.topic, word.partition)
+        start = _start(reader, word)
         while True:
             left_ms = max(0, int((give_up - loop.time()) * 1000))
             try:
-                piece = await look.next_piece(start, word.bytes_max, left_ms)
+                piece = await reader.next_piece(start, word.bytes_max, left_ms)
             except Unavailable as error:
                 changes += 1
                 if error.code not in _MOVED or changes > WRITER_CHANGES_MAX:
                     raise
                 await asyncio.sleep(PAUSE_S)
-                look = await self._broker.streams.look(word.topic, word.partition)
+                reader = await self._broker.streams.open_reader(word.topic, word.partition)
             else:
                 if piece is not None:
                     batches = (piece.data, piece.aborted, piece.until_offset)
-                    return look, *await asyncio.to_thread(_records, *batches, start, word.limit)
+                    return reader, *await asyncio.to_thread(_records, *batches, start, word.limit)
                 if not left_ms:
-                    return look, [], start
+                    return reader, [], start
 
     async def _topic_to_write(self, name: str) -> Topic:
         self._link.permissions.topic(Operation.WRITE, name)
@@ -233,12 +233,12 @@ def _batch(messages: Sequence[Message], part: Part) -> bytearray:
     return build_batch([messages[at].to_record() for at in part[1]])
 
 
-def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.Place]:
+def _places(parts: Sequence[Part], bases: Sequence[int]) -> list[answers.RecordPosition]:
     """Partition and offset of each message, in the order of the request."""
-    places: dict[int, answers.Place] = {}
+    places: dict[int, answers.RecordPosition] = {}
     for (partition, members), base in zip(parts, bases, strict=True):
         for offset, at in enumerate(members, base):
-            places[at] = answers.Place(partition=partition, offset=offset)
+            places[at] = answers.RecordPosition(partition=partition, offset=offset)
     return [places[at] for at in sorted(places)]
 
 
@@ -247,17 +247,17 @@ def _refuse_internal(name: str) -> None:
         raise InvalidRequest(ErrorCode.RESERVED_NAME, "the topic is internal", subject=name)
 
 
-def _start(look: StableStreamReader, word: requests.Read) -> int:
+def _start(reader: StableStreamReader, word: requests.Read) -> int:
     if word.offset == EARLIEST:
-        return look.start_offset
+        return reader.start_offset
     if word.offset == LATEST:
-        return look.last_stable
-    if not look.start_offset <= word.offset <= look.last_stable:
+        return reader.last_stable
+    if not reader.start_offset <= word.offset <= reader.last_stable:
         raise InvalidRequest(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {word.offset} is not held",
             subject=f"{word.topic}-{word.partition}",
-            remedy=f"use an offset from {look.start_offset} to {look.last_stable}",
+            remedy=f"use an offset from {reader.start_offset} to {reader.last_stable}",
         )
     return word.offset
 

@@ -23,11 +23,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from mainstem.broker.api.security import Caller, Security
+from mainstem.broker.api.security import Caller
 from mainstem.model.errors import ErrorCode, MainstemError
+from mainstem.protocols.listener_policy import ListenerPolicy
 from mainstem.protocols.rest.errors import HttpError, Problem
-from mainstem.security.authentication.certificate_names import NameRules
-from mainstem.security.authentication.tls_transport import certificate_identity
 from mainstem.security.authorisation.acl import CLUSTER_NAME, Operation, ResourceType
 from mainstem.security.authorisation.authoriser import AllRights
 from mainstem.security.principals import NOBODY, Identity
@@ -66,35 +65,22 @@ class Line(Struct):
         self.noted = _mark(shown)
 
 
-class Access(Struct, frozen=True, kw_only=True):
-    """The rules of one HTTP listener.
+class HttpAuthenticator(Struct, frozen=True):
+    """Authenticates the requests of one HTTP listener."""
 
-    ``names`` maps client certificates to users; ``trusted``: clients without a login have all
-    rights, on a loopback listener that trusts its machine.
-    """
+    policy: ListenerPolicy
 
-    security: Security
-    login: bool = False
-    trusted: bool = False
-    names: NameRules | None = None
-    connections_per_minute: int | None = None
-
-    def refuses(self, address: str) -> bool:
-        """Whether an address connects too often."""
-        return self.security.quotas.connection_refused(address, self.connections_per_minute)
-
-    async def receive(self, scope: Scope) -> None:
+    async def authenticate(self, scope: Scope) -> None:
         """Authenticate the caller, check its quotas, and store the result in the scope."""
         headers = Headers(scope=scope)
         address = scope["client"][0] if scope.get("client") else ""
         identity = await self._identity(headers, _line(scope), address)
-        if identity is None and self.login and scope["path"] not in OPEN_TO_ALL:
+        if identity is None and self.policy.login and scope["path"] not in OPEN_TO_ALL:
             raise _unknown("a login is required")
-        trusted = self.trusted and identity is None
-        if trusted:
-            _check_host(headers)
         known = identity or NOBODY
-        rights = self.security.rights(known, address, trusted=trusted)
+        if self.policy.trusts(known):
+            _check_host(headers)
+        rights = self.policy.rights(known, address)
         scope[CALLER] = Caller(known, address, rights)
         scope[METER] = self._metered(known, address)
 
@@ -106,7 +92,7 @@ class Access(Struct, frozen=True, kw_only=True):
         given = shown[0] if len(shown) == 1 else ""
         scheme, _, value = given.partition(" ")
         changed = line.is_changed(given)
-        logins = self.security.logins
+        logins = self.policy.security.logins
         try:
             if scheme.lower() == "basic":
                 user, password = _name_and_password(value.strip())
@@ -123,16 +109,14 @@ class Access(Struct, frozen=True, kw_only=True):
         return identity
 
     def _by_certificate(self, line: Line, address: str) -> Identity | None:
-        if self.names is None:
-            return None
-        identity = certificate_identity(line.tls, self.names)
+        identity = self.policy.certificate(line.tls)
         if identity is not None and line.is_changed(str(identity.principal)):
             line.note(str(identity.principal))
-            self.security.logins.succeeded(identity, address)
+            self.policy.security.logins.succeeded(identity, address)
         return identity
 
     def _metered(self, known: Identity, address: str) -> QuotaMeter:
-        meter = self.security.quotas.meter(known.principal.name, CLIENT_ID, address)
+        meter = self.policy.security.quotas.meter(known.principal.name, CLIENT_ID, address)
         _refuse_debt(meter, REQUESTS, PRODUCE_BYTES, FETCH_BYTES)
         meter.charge(REQUESTS, 1)
         return meter

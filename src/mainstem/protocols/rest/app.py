@@ -21,7 +21,7 @@ from mainstem.protocols.rest.errors import HttpError, Problem, problem_of
 from mainstem.protocols.rest.handler_context import HandlerContext
 from mainstem.protocols.rest.responses import json_answer, problem_answer
 from mainstem.protocols.rest.routing.openapi import document
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.routing.parameters import check_names
 from mainstem.protocols.rest.routing.routes import ADDRESSES
 
@@ -45,7 +45,7 @@ class RestApp:
         described = Address(
             "/openapi.json",
             {
-                "GET": Operation(
+                "GET": RestOperation(
                     handler=self._openapi, summary="This document.", answer={"type": "object"}
                 )
             },
@@ -63,10 +63,10 @@ class RestApp:
         exchange = _Exchange(self._site, scope, receive, send)
         try:
             self._admit(scope)
-            if self._site.access is None:
+            if self._site.authenticator is None:
                 allow_public(scope)
             else:
-                await self._site.access.receive(scope)
+                await self._site.authenticator.authenticate(scope)
             await self._router(scope, exchange.receive, exchange.send)
         except (ClientDisconnect, asyncio.CancelledError):
             # No client waits for the response: the peer disconnected, or a stop aborted the request

@@ -9,7 +9,7 @@ from mainstem.broker.api.broker import Broker
 from mainstem.model.clock import Clock
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.model.limits import HTTP_BODY_BYTES_MAX, MIB
-from mainstem.protocols.rest.access import Access
+from mainstem.protocols.rest.access import HttpAuthenticator
 from mainstem.protocols.rest.metrics_sampling import MetricsSampler
 from mainstem.protocols.rest.window import WindowReader
 from mainstem.telemetry.health import Health
@@ -70,7 +70,7 @@ class HandlerContext(Struct, frozen=True, kw_only=True):
     clock: Clock
     telemetry: Telemetry
     facts: Callable[[], NodeDescription]
-    access: Access | None = None  # None: no authentication, all rights
+    authenticator: HttpAuthenticator | None = None  # None: no authentication, all rights
     body_bytes_max: int = HTTP_BODY_BYTES_MAX
     held: BodyBudget = field(default_factory=BodyBudget)
     peeker: WindowReader = field(default_factory=WindowReader)

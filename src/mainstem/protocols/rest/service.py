@@ -48,7 +48,7 @@ class RestService:
         self._app = RestApp(site)
         self.admission = ConnectionAdmission()  # of descriptors; all listeners of a node share one
         self._metrics = site.telemetry.metrics
-        self._access = site.access
+        self._authenticator = site.authenticator
         self._bounds = bounds or HttpLimits()
         self._state = ServerState()
         self._shared_port = shared_port
@@ -75,7 +75,7 @@ class RestService:
             self.admission,
             self._metrics,
             connections_max=self._bounds.connections_max,
-            refuses=None if self._access is None else self._access.refuses,
+            refuses=None if self._authenticator is None else self._authenticator.policy.refuses,
         )
 
         def connect(place: ConnectionSlot) -> HttpConnection:

@@ -95,7 +95,7 @@ class HttpConnection(HttpToolsProtocol):
         self._line = Line()
         super().__init__(config, state, {LINE: self._line})
         self.logger = log
-        self.is_in = False  # whether a request was received
+        self.is_logged_in = False  # whether a request was received
         place.session = self
         self._bounds = bounds
         self._metrics = metrics
@@ -167,7 +167,7 @@ class HttpConnection(HttpToolsProtocol):
         """Serve the request: its head is complete."""
         self._steps += 1
         self._in_head = False
-        self.is_in = True
+        self.is_logged_in = True
         self._head_timer.cancel()
         if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
             self._break(400, Problem("INVALID_REQUEST", "too many pipelined requests"))

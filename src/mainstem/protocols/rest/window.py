@@ -40,14 +40,14 @@ class WindowReader:
         self._turn = asyncio.Semaphore(WINDOWS_AT_ONCE_MAX)
         self._waiting = 0
 
-    async def window(self, look: StableStreamReader, start: int, *, limit: int) -> MessageWindow:
+    async def window(self, reader: StableStreamReader, start: int, *, limit: int) -> MessageWindow:
         """Up to ``limit`` committed messages from ``start`` on."""
         if self._waiting >= WINDOWS_WAITING_MAX:
             raise Unavailable(ErrorCode.OVERLOADED, f"{self._waiting} other readers are waiting")
         self._waiting += 1
         try:
             async with self._turn:
-                return await _Reading(look, start, limit).run()
+                return await _Reading(reader, start, limit).run()
         finally:
             self._waiting -= 1
 
@@ -55,8 +55,8 @@ class WindowReader:
 class _Reading:
     """One window being read."""
 
-    def __init__(self, look: StableStreamReader, start: int, limit: int) -> None:
-        self._look = look
+    def __init__(self, reader: StableStreamReader, start: int, limit: int) -> None:
+        self._reader = reader
         self._limit = limit
         self._left_bytes = ANSWER_BYTES_MAX
         self._window = MessageWindow([], start)
@@ -78,7 +78,7 @@ class _Reading:
         window = self._window
         asked = window.next_offset
         # A small limit reads less at once; a batch is read whole anyway.
-        found = await self._look.piece(asked, min(READ_BYTES, self._left_bytes))
+        found = await self._reader.piece(asked, min(READ_BYTES, self._left_bytes))
         if found is None:
             return False
         visibility = Visibility(found.aborted)

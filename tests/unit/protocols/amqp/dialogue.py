@@ -121,8 +121,8 @@ class Dialogue:
         queues: QueuesInMemory | None = None,
         hand: Hand | None = None,
         *,
-        entrance: ListenerPolicy | None = None,
-        arrival: IncomingConnection | None = None,
+        policy: ListenerPolicy | None = None,
+        incoming: IncomingConnection | None = None,
         replies: PendingReplies | None = None,
     ) -> None:
         self.hand = hand or Hand()
@@ -130,15 +130,15 @@ class Dialogue:
         self.sent = bytearray()
         self.state = "open"
         self.unsent = 0
-        self.entrance = entrance or ListenerPolicy(
-            security=cast("Security", _Security()), unasked=WITHOUT_LOGIN
+        self.policy = policy or ListenerPolicy(
+            security=cast("Security", _Security()), without_login=WITHOUT_LOGIN
         )
         self.has_space = True
         self.memory = FrameMemory()
         names = iter(range(1_000))
         service = AmqpService(
             queues=cast("Queues", self.queues),
-            security=self.entrance.security,
+            security=self.policy.security,
             clock=self.hand,
             limits=LIMITS,
             new_name=lambda: f"name-{id(self)}-{next(names)}",
@@ -151,8 +151,8 @@ class Dialogue:
         )
         self.session = AmqpSession(
             self,
-            arrival or self.entrance.arrival("127.0.0.1", 1, None),
-            self.entrance,
+            incoming or self.policy.incoming("127.0.0.1", 1, None),
+            self.policy,
             service,
             self.hand,
         )

@@ -36,7 +36,7 @@ class Client:
     def __init__(self, *, is_alone: bool) -> None:
         self.hub: Any = Hub(is_alone=is_alone)
         self.session: Any = SimpleNamespace(
-            client_id="c", received=set(), arriving={}, unstored=set(), is_durable=True
+            client_id="c", received=set(), pending_publishes={}, unstored=set(), is_durable=True
         )
         self.sent: list[Ack] = []
         self.connection: Any = SimpleNamespace(pause=list, resume=list, shut=self._shut)
@@ -70,7 +70,7 @@ def test_a_message_is_acknowledged_when_it_and_its_number_are_committed(is_alone
     [kept] = client.hub.saves
     kept()
     assert client.sent == [Ack(Kind.PUBREC, NUMBER)]
-    assert not client.session.arriving
+    assert not client.session.pending_publishes
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
@@ -88,7 +88,7 @@ def test_a_number_that_could_not_be_kept_is_kept_when_the_message_comes_again(
     [kept] = client.hub.saves
     kept()
     assert client.sent == [Ack(Kind.PUBREC, NUMBER)]
-    assert not client.session.arriving
+    assert not client.session.pending_publishes
 
 
 def test_a_message_that_comes_again_waits_for_the_first_one_to_be_stored() -> None:

@@ -113,7 +113,7 @@ class FewRights:
 
 def test_rights_on_the_topic_of_the_log_cover_all_its_mqtt_topics() -> None:
     permissions = MqttPermissions(MqttSettings())
-    permissions.are_now(FewRights("mqtt"))
+    permissions.grant(FewRights("mqtt"))
 
     assert permissions.may_write("anything/at/all")
     assert permissions.may_subscribe("#")
@@ -122,7 +122,7 @@ def test_rights_on_the_topic_of_the_log_cover_all_its_mqtt_topics() -> None:
 def test_decisions_are_remembered_until_a_rule_changes() -> None:
     rights = FewRights("mqtt/a")
     permissions = MqttPermissions(MqttSettings())
-    permissions.are_now(rights)
+    permissions.grant(rights)
 
     assert [permissions.may_read(topic) for topic in ("a", "a", "b")] == [True, True, False]
     assert rights.asked == 4

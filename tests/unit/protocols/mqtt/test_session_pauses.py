@@ -19,7 +19,10 @@ class FakeNode:
         self.is_read = True
         self.timers: deque[Callable[[], None]] = deque()
         service: Any = SimpleNamespace(
-            hub=SimpleNamespace(settings=MqttSettings()), runner=self, entrance=None, metrics=None
+            hub=SimpleNamespace(settings=MqttSettings()),
+            runner=self,
+            authenticator=None,
+            metrics=None,
         )
         meter: Any = SimpleNamespace(charge=lambda _kind, _amount: 1_000)
         self.session = MqttSession(self, MqttPeer("127.0.0.1"), service)

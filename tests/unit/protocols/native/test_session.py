@@ -68,7 +68,7 @@ class Talk:
         self.state = "open"
         self.unsent = 0
         self.number = 0
-        entrance = ListenerPolicy(security=cast("Any", self.security))
+        policy = ListenerPolicy(security=cast("Any", self.security))
         names = iter(range(1_000))
         service = NativeService(
             broker=cast("Any", _Broker(self.queues)),
@@ -81,8 +81,8 @@ class Talk:
             cluster_name="test",
             version="1",
         )
-        arrival = entrance.arrival("127.0.0.1", 1, None)
-        self.session = NativeSession(self, arrival, entrance, service, self.hand)
+        incoming = policy.incoming("127.0.0.1", 1, None)
+        self.session = NativeSession(self, incoming, policy, service, self.hand)
 
     # The connection's side
 

@@ -59,7 +59,9 @@ class Elsewhere(MemoryCounter):
         super().partition(topic, partition)
         raise NOT_HERE
 
-    async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
+    async def open_reader(
+        self, topic: str, partition: int, until: int | None = None
+    ) -> LocalReader:
         return _Look(super().partition(topic, partition), self)
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
@@ -76,7 +78,9 @@ class TopicsClient:
         self.broker, self.clock, self.metrics = self.node, ManualClock(), Metrics()
         self._topics = NativeTopics(cast("Any", _Link()), service)
 
-    async def append(self, *values: bytes, durability: Any = "committed") -> list[answers.Place]:
+    async def append(
+        self, *values: bytes, durability: Any = "committed"
+    ) -> list[answers.RecordPosition]:
         messages = [WireMessage(value=value) for value in values]
         word = requests.Append(topic="t", messages=messages, durability=durability)
         return (await self._topics.append(word)).places

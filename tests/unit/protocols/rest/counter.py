@@ -36,7 +36,7 @@ from mainstem.protocols.rest.app import RestApp
 from mainstem.protocols.rest.handler_context import HandlerContext, NodeDescription, Telemetry
 from mainstem.protocols.rest.metrics_sampling import MetricsSampler
 from mainstem.streams.reading.local_reader_driver import LocalReader
-from mainstem.telemetry.health import Component, Health, State, summarize
+from mainstem.telemetry.health import Component, Health, HealthState, summarize
 from mainstem.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ class MemoryCounter:
         except KeyError:
             raise InvalidRequest(ErrorCode.UNKNOWN_TOPIC, subject=topic) from None
 
-    async def look(self, topic: str, partition: int, until: int | None = None) -> LocalReader:
+    async def open_reader(
+        self, topic: str, partition: int, until: int | None = None
+    ) -> LocalReader:
         return LocalReader(self.partition(topic, partition))
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> Offset:
@@ -340,7 +342,7 @@ class Rest:
         self.counter = MemoryCounter()
         self.clock = ManualClock(NOW_MS / 1000)
         self.metrics = Metrics()
-        self.component = Component("log", State.OK)
+        self.component = Component("log", HealthState.OK)
         self.site = HandlerContext(
             broker=self.counter,  # type: ignore[arg-type] # the parts that the routes ask for
             clock=self.clock,

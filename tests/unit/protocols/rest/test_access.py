@@ -5,7 +5,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.protocols.rest.counter import Rest
 
-from mainstem.protocols.rest.access import Access, Line
+from mainstem.protocols.listener_policy import ListenerPolicy
+from mainstem.protocols.rest.access import HttpAuthenticator, Line
 from mainstem.protocols.rest.service import RestService
 from mainstem.security.authorisation.authoriser import AllRights, Rights
 from mainstem.security.principals import Identity
@@ -25,8 +26,8 @@ class OpenSecurity:
 
 def trusting(rest: Rest) -> httpx.AsyncClient:
     """A client of the routes on a listener that trusts whoever reaches it."""
-    access = Access(security=OpenSecurity(rest), trusted=True)  # type: ignore[arg-type]
-    return rest.client(access=access)
+    policy = ListenerPolicy(security=OpenSecurity(rest), trusted=True)  # type: ignore[arg-type]
+    return rest.client(authenticator=HttpAuthenticator(policy))
 
 
 @pytest.mark.parametrize(
@@ -70,12 +71,12 @@ async def test_one_topic_is_described_without_a_look_at_the_others(rest: Rest) -
 
 
 async def test_an_address_that_connects_too_often_is_turned_away(rest: Rest) -> None:
-    access = Access(
+    policy = ListenerPolicy(
         security=OpenSecurity(rest),  # type: ignore[arg-type]
         trusted=True,
         connections_per_minute=3,
     )
-    service = RestService(replace(rest.site, access=access))
+    service = RestService(replace(rest.site, authenticator=HttpAuthenticator(policy)))
     port = await service.start("127.0.0.1", 0)
     statuses = []
     try:

@@ -7,7 +7,7 @@ from tests.unit.protocols.rest.counter import Rest
 
 from mainstem.model.errors import ErrorCode, Unavailable
 from mainstem.protocols.rest.routing.routes import ADDRESSES
-from mainstem.telemetry.health import Component, State
+from mainstem.telemetry.health import Component, HealthState
 
 
 async def test_the_broker_is_described_with_strikemqs_names(rest: Rest) -> None:
@@ -21,15 +21,15 @@ async def test_the_broker_is_described_with_strikemqs_names(rest: Rest) -> None:
 @pytest.mark.parametrize(
     ("state", "health", "live", "ready"),
     [
-        (State.OK, 200, 200, 200),
-        (State.DEGRADED, 503, 200, 200),
-        (State.STARTING, 503, 200, 503),
-        (State.STOPPING, 503, 200, 503),
-        (State.FAILED, 503, 503, 503),
+        (HealthState.OK, 200, 200, 200),
+        (HealthState.DEGRADED, 503, 200, 200),
+        (HealthState.STARTING, 503, 200, 503),
+        (HealthState.STOPPING, 503, 200, 503),
+        (HealthState.FAILED, 503, 503, 503),
     ],
 )
 async def test_health_is_told_by_status_and_body(
-    rest: Rest, state: State, health: int, live: int, ready: int
+    rest: Rest, state: HealthState, health: int, live: int, ready: int
 ) -> None:
     rest.component = Component("log", state, "why")
     answers = [await rest.http.get(f"/health{tail}") for tail in ("", "/live", "/ready")]
@@ -46,7 +46,7 @@ async def test_health_is_told_by_status_and_body(
         "memory_usage_mb",
         "timestamp",
     } <= set(body)
-    assert body["is_healthy"] == (state is State.OK)
+    assert body["is_healthy"] == (state is HealthState.OK)
     assert body["timestamp"] == "2023-11-14T22:13:20.000Z"
     assert body["memory_usage_mb"] > 1
 

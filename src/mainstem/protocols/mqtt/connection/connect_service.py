@@ -2,27 +2,25 @@
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mainstem.model.errors import ErrorCode, InvalidRequest, Unavailable
 from mainstem.model.limits import CLIENT_ID_LENGTH_MAX
-from mainstem.protocols.mqtt.connection.listener_policy_service import (
+from mainstem.protocols.mqtt.connection.authentication_service import (
+    MqttAuthenticator,
     MqttIdentity,
-    MqttListenerPolicy,
 )
 from mainstem.protocols.mqtt.connection.outgoing import MqttOutgoing
 from mainstem.protocols.mqtt.connection.permissions import MqttPermissions
 from mainstem.protocols.mqtt.hub_service import MqttHub
 from mainstem.protocols.mqtt.sessions.client_session import ClientSession
 from mainstem.protocols.mqtt.settings import NEVER_S
+from mainstem.protocols.sasl_login_service import SaslLogin
 from mainstem.wire.mqtt.kinds import V5
 from mainstem.wire.mqtt.packets import Auth, Connack, Connect
 from mainstem.wire.mqtt.primitives import Violation
 from mainstem.wire.mqtt.properties import Properties
 from mainstem.wire.mqtt.reasons import Reason
-
-if TYPE_CHECKING:
-    from mainstem.security.authentication.login_service import SaslExchange
 
 METHOD: Final = "authentication_method"
 DATA: Final = "authentication_data"
@@ -34,12 +32,13 @@ class ConnectHandshake:
     """The handling of one CONNECT."""
 
     def __init__(
-        self, hub: MqttHub, entrance: MqttListenerPolicy, connect: Connect, address: str
+        self, hub: MqttHub, authenticator: MqttAuthenticator, connect: Connect, address: str
     ) -> None:
         self._hub = hub
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._address = address
-        self._exchange: SaslExchange | None = None
+        policy = authenticator.policy
+        self._sasl = SaslLogin(policy.security, policy.mechanisms, address)
         self._proof: Properties = {}
         self.connect = connect
 
@@ -73,12 +72,8 @@ class ConnectHandshake:
         await self._recall()
         method = self.connect.properties.get(METHOD)
         if method is None:
-            return await self._entrance.receive(self.connect, self._address, tls)
-        if method not in self._entrance.mechanisms:
-            raise InvalidRequest(
-                ErrorCode.UNSUPPORTED_MECHANISM, f"{method[:40]!r} is not supported"
-            )
-        self._exchange = self._entrance.security.logins.begin(method, self._address)
+            return await self._authenticator.authenticate(self.connect, self._address, tls)
+        self._sasl.begin(method)
         return await self._step(self.connect.properties.get(DATA, b""))
 
     async def _recall(self) -> None:
@@ -90,27 +85,26 @@ class ConnectHandshake:
             await asyncio.sleep(RECALL_PAUSE_S)
         raise Unavailable(ErrorCode.WRITER_UNAVAILABLE, "messages in flight cannot be read now")
 
-    async def go_on(self, packet: Auth) -> Auth | MqttIdentity:
+    async def respond(self, packet: Auth) -> Auth | MqttIdentity:
         """Continue the login with the client's response.
 
         Raises:
             InvalidRequest: the login failed.
         """
         properties = packet.properties
-        if self._exchange is None or packet.reason != Reason.CONTINUE_AUTHENTICATION:
+        if not self._sasl.is_in_progress or packet.reason != Reason.CONTINUE_AUTHENTICATION:
             raise Violation("unexpected AUTH")
         if properties.get(METHOD) != self.connect.properties[METHOD]:
             raise Violation("AUTH with a different authentication method")
         return await self._step(properties.get(DATA, b""))
 
     async def _step(self, data: bytes) -> Auth | MqttIdentity:
-        assert self._exchange is not None
-        answer, identity = await self._exchange.respond(data)
-        properties: Properties = {METHOD: self.connect.properties[METHOD], DATA: answer}
-        if identity is None:
+        step = await self._sasl.respond(data)
+        properties: Properties = {METHOD: self.connect.properties[METHOD], DATA: step.data}
+        if step.identity is None:
             return Auth(Reason.CONTINUE_AUTHENTICATION, properties)
         self._proof = properties
-        return self._entrance.identify(identity, self._address)
+        return self._authenticator.identify(step.identity, self._address)
 
     def join(
         self, client: MqttIdentity, permissions: MqttPermissions
@@ -121,7 +115,7 @@ class ConnectHandshake:
             InvalidRequest: the session belongs to another user, or the will may not be published.
         """
         connect, hub = self.connect, self._hub
-        permissions.are_now(client.rights)
+        permissions.grant(client.rights)
         will = connect.will
         if will is not None and not permissions.may_write(will.topic):
             raise InvalidRequest(

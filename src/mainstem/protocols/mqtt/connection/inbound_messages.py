@@ -16,7 +16,7 @@ from mainstem.protocols.mqtt.connection.outgoing import MqttOutgoing
 from mainstem.protocols.mqtt.connection.permissions import MqttPermissions
 from mainstem.protocols.mqtt.errors import ack_reason_of
 from mainstem.protocols.mqtt.hub_service import MqttHub
-from mainstem.protocols.mqtt.sessions.client_session import Arrival, ClientSession
+from mainstem.protocols.mqtt.sessions.client_session import ClientSession, PendingPublish
 from mainstem.wire.mqtt.kinds import V5, Kind
 from mainstem.wire.mqtt.packets import Ack, Publish
 from mainstem.wire.mqtt.primitives import Violation
@@ -99,15 +99,17 @@ class InboundMessages:
         session = self._session
         # Messages of QoS 2 count until they are released. For a client that releases them before
         # the answer, the same limit applies to unstored messages.
-        exchanges = max(len(session.received) + len(session.unstored), len(session.arriving))
+        exchanges = max(
+            len(session.received) + len(session.unstored), len(session.pending_publishes)
+        )
         unanswered = self._pending + exchanges
         if unanswered >= self._hub.settings.receive_max:
             self._slow_down(packet)
         ack = Ack(Kind.PUBACK if packet.qos == 1 else Kind.PUBREC, packet.packet_id)
         slot = self._answers.reserve()
         settled = partial(self._stored, slot, ack)
-        if packet.qos == 2 and packet.packet_id in session.arriving:
-            self._arrives_again(packet.packet_id, settled)
+        if packet.qos == 2 and packet.packet_id in session.pending_publishes:
+            self._publish_again(packet.packet_id, settled)
         elif packet.qos == 2 and packet.packet_id in session.received:
             self._answers.fill(slot, ack)
         elif not may:
@@ -125,22 +127,22 @@ class InboundMessages:
         them: the id is stored after the message, so that the message is never lost.
         """
         session, number = self._session, packet.packet_id
-        arrival = session.arriving[number] = Arrival([settled])
+        pending = session.pending_publishes[number] = PendingPublish([settled])
         is_one_turn = session.is_durable and self._hub.is_alone
 
         def stored(error: MainstemError | None) -> None:
             session.unstored.discard(number)
             if error is not None:
                 session.received.discard(number)
-                self._settle(number, arrival, error)
+                self._settle(number, pending, error)
                 return
             session.received.add(number)
-            arrival.is_stored = True
+            pending.is_stored = True
             if session.is_durable and not is_one_turn:
-                self._remember(number, arrival)
+                self._remember(number, pending)
                 return
-            arrival.is_remembered |= not session.is_durable
-            self._settle_if_there(number, arrival)
+            pending.is_remembered |= not session.is_durable
+            self._settle_if_there(number, pending)
 
         if is_one_turn:
             session.received.add(number)
@@ -148,31 +150,31 @@ class InboundMessages:
             session.unstored.add(number)
         self._hub.publish(packet, session.client_id, stored)
         if is_one_turn:
-            self._remember(number, arrival)
+            self._remember(number, pending)
 
-    def _arrives_again(self, number: int, settled: Settled) -> None:
+    def _publish_again(self, number: int, settled: Settled) -> None:
         """Handle a message that is sent again on another connection, before it was stored."""
-        arrival = self._session.arriving[number]
-        arrival.waiting.append(settled)
-        if number in self._session.received and not arrival.is_remembered:
+        pending = self._session.pending_publishes[number]
+        pending.waiting.append(settled)
+        if number in self._session.received and not pending.is_remembered:
             # A failed write of the session, as on a full disk, is not reported: repeat it now.
-            self._remember(number, arrival)
+            self._remember(number, pending)
 
-    def _remember(self, number: int, arrival: Arrival) -> None:
+    def _remember(self, number: int, pending: PendingPublish) -> None:
         def remembered() -> None:
-            arrival.is_remembered = True
-            self._settle_if_there(number, arrival)
+            pending.is_remembered = True
+            self._settle_if_there(number, pending)
 
         self._hub.save(self._session, remembered)
 
-    def _settle_if_there(self, number: int, arrival: Arrival) -> None:
-        if arrival.is_stored and arrival.is_remembered:
-            self._settle(number, arrival, None)
+    def _settle_if_there(self, number: int, pending: PendingPublish) -> None:
+        if pending.is_stored and pending.is_remembered:
+            self._settle(number, pending, None)
 
-    def _settle(self, number: int, arrival: Arrival, error: MainstemError | None) -> None:
-        if self._session.arriving.get(number) is arrival:
-            del self._session.arriving[number]
-            for each in arrival.waiting:
+    def _settle(self, number: int, pending: PendingPublish, error: MainstemError | None) -> None:
+        if self._session.pending_publishes.get(number) is pending:
+            del self._session.pending_publishes[number]
+            for each in pending.waiting:
                 each(error)
 
     def _without_alias(self, packet: Publish) -> Publish:
@@ -190,7 +192,7 @@ class InboundMessages:
     def _slow_down(self, packet: Publish) -> None:
         """Enforce receive-maximum; 3.1.1 has none, so reading is paused instead."""
         number = packet.packet_id
-        if number in self._session.received or number in self._session.arriving:
+        if number in self._session.received or number in self._session.pending_publishes:
             return
         if self._is_new:
             raise Violation("receive-maximum exceeded", Reason.RECEIVE_MAXIMUM_EXCEEDED)

@@ -3,9 +3,11 @@
 from typing import Final
 
 from mainstem.model.errors import MainstemError
-from mainstem.protocols.listener import Buffers, Connection, Listener
+from mainstem.protocols.connection import Connection
+from mainstem.protocols.listener import Listener
 from mainstem.protocols.loop_driver import LoopRunner
 from mainstem.protocols.mqtt.connection.session import MqttPeer, MqttService, MqttSession
+from mainstem.protocols.receive_buffers import Buffers
 from mainstem.wire.mqtt.primitives import Malformed
 
 # The listener does not limit silence: the session enforces the keep-alive time, if there is one.
@@ -38,6 +40,6 @@ def mqtt_listener(
         metrics=service.metrics,
     )
     listener.sends_files = False
-    listener.refuses = service.entrance.refuses
+    listener.refuses = service.authenticator.policy.refuses
     listener.login_timeout_ms = service.hub.settings.connect_timeout_ms
     return listener

@@ -28,7 +28,7 @@ class MqttPermissions:
         self._cache = PermissionCache(self._rights, self._decide, DECISIONS_MAX)
         self.is_free = True  # every operation is allowed
 
-    def are_now(self, rights: Rights) -> None:
+    def grant(self, rights: Rights) -> None:
         """Set the permissions after a successful login."""
         self._rights = rights
         self._cache = PermissionCache(rights, self._decide, DECISIONS_MAX)

@@ -14,13 +14,13 @@ from msgspec import Struct
 from mainstem.model.errors import MainstemError
 from mainstem.model.limits import KIB
 from mainstem.protocols.backpressure import Backpressure
+from mainstem.protocols.mqtt.connection.authentication_service import (
+    MqttAuthenticator,
+    MqttIdentity,
+)
 from mainstem.protocols.mqtt.connection.client_link import ClientLink
 from mainstem.protocols.mqtt.connection.connect_service import ConnectHandshake
 from mainstem.protocols.mqtt.connection.inbound_messages import InboundMessages
-from mainstem.protocols.mqtt.connection.listener_policy_service import (
-    MqttIdentity,
-    MqttListenerPolicy,
-)
 from mainstem.protocols.mqtt.connection.outgoing import MqttOutgoing
 from mainstem.protocols.mqtt.connection.permissions import MqttPermissions
 from mainstem.protocols.mqtt.connection.subscribing import Subscribing
@@ -62,7 +62,7 @@ class MqttService(Struct, frozen=True):
     """State that all MQTT sessions of a listener share."""
 
     hub: MqttHub
-    entrance: MqttListenerPolicy
+    authenticator: MqttAuthenticator
     metrics: Metrics
     runner: Runner
 
@@ -103,7 +103,7 @@ class MqttSession:
         self._version = V3_1_1
 
     @property
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         """Whether the login is complete."""
         return self._client is not None
 
@@ -180,11 +180,11 @@ class MqttSession:
         if isinstance(packet, Connect) and self._greeting is None:
             self._version = self._out.version = packet.version
             self._greeting = ConnectHandshake(
-                self._hub, self._service.entrance, packet, self._peer.address
+                self._hub, self._service.authenticator, packet, self._peer.address
             )
             work = self._greeting.begin(self._peer.tls)
         elif isinstance(packet, Auth) and self._greeting is not None:
-            work = self._greeting.go_on(packet)
+            work = self._greeting.respond(packet)
         else:
             raise ProtocolViolation("the first packet is not CONNECT")
         self._stop_work = self._service.runner.run(work, self._looked_at)
@@ -217,7 +217,7 @@ class MqttSession:
             self._refuse(reason_of(error), error.cause)
             return
         greeting.agree(out)
-        quotas = self._service.entrance.security.quotas
+        quotas = self._service.authenticator.policy.security.quotas
         name = client.identity.principal.name
         self._meter = quotas.meter(name, session.client_id, self._peer.address)
         runner, permissions = self._service.runner, self._permissions

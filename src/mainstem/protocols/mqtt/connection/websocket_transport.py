@@ -99,7 +99,7 @@ class MqttWebSocket(asyncio.Protocol):
         if self._session is None:
             self._upgrade(data)
             return
-        if self._session.is_in:
+        if self._session.is_logged_in:
             self._frames.payload_bytes_max = self._packet_bytes_max
         try:
             for opcode, payload in self._frames.feed(data):
@@ -135,7 +135,7 @@ class MqttWebSocket(asyncio.Protocol):
 
     def _upgrade(self, request: bytes) -> None:
         path, headers = _parsed(request)
-        status = _refusal(path, headers, is_trusted=self._service.entrance.trusted)
+        status = _refusal(path, headers, is_trusted=self._service.authenticator.policy.trusted)
         accepted = websocket.accept_key(headers.get("sec-websocket-key", ""))
         if status or accepted is None:
             self._answer(status or "400 Bad Request")
@@ -185,7 +185,7 @@ class MqttWebSocket(asyncio.Protocol):
         self.transport.close()
 
     def _check_in(self) -> None:
-        if self._session is not None and not self._session.is_in:
+        if self._session is not None and not self._session.is_logged_in:
             self.transport.abort()
 
     # Requests of the session

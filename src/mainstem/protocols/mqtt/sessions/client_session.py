@@ -168,7 +168,7 @@ class InFlight(dict[int, InFlightMessage]):
 
 
 @dataclass(slots=True)
-class Arrival:
+class PendingPublish:
     """A message of QoS 2 that is being stored, and the callbacks that wait for it.
 
     It is stored when both the message and the session with its packet id are committed.
@@ -194,7 +194,7 @@ class ClientSession:
         self.backlog = Backlog(waiting_max)
         self.in_flight = InFlight()
         self.received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
-        self.arriving: dict[int, Arrival] = {}  # of QoS 2, not stored yet
+        self.pending_publishes: dict[int, PendingPublish] = {}  # of QoS 2, not stored yet
         self.unstored: set[int] = set()  # those of them that are not in ``received`` yet
         self.lenders: dict[SharedMessageLender, None] = {}
         self._retained: deque[str] = deque()

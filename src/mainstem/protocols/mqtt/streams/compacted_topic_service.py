@@ -22,10 +22,10 @@ async def stored_messages(broker: Broker, topic: str) -> AsyncIterator[Message]:
     """
     known = broker.topics.by_name(topic)
     for partition in range(0 if known is None else len(known.streams)):
-        look = await broker.streams.look(topic, partition)
-        offset, end = look.start_offset, look.last_stable
+        reader = await broker.streams.open_reader(topic, partition)
+        offset, end = reader.start_offset, reader.last_stable
         while offset < end:
-            piece = await look.piece(offset, _READ_BYTES)
+            piece = await reader.piece(offset, _READ_BYTES)
             if piece is None:
                 break
             reached = offset

@@ -12,13 +12,13 @@ from mainstem.model.ids import NodeId
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.handler_context import HandlerContext
 from mainstem.protocols.rest.responses import json_answer
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.routing.parameters import TextParameter
 from mainstem.protocols.rest.routing.security_routes import SEE_CLUSTER
-from mainstem.security.authorisation.acl import Operation as Allowed
+from mainstem.security.authorisation.acl import Operation
 
 TOPIC = TextParameter("topic", "Only the ranges of this topic.")
-_ALTER = Right(Allowed.ALTER)
+_ALTER = Right(Operation.ALTER)
 
 
 class ClusterAnswer(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=get_cluster,
                 right=SEE_CLUSTER,
                 summary="Describe the cluster: nodes, leader, number of ranges in each state.",
@@ -125,7 +125,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster/nodes",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=get_nodes,
                 right=SEE_CLUSTER,
                 summary="List nodes and what they hold.",
@@ -136,7 +136,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster/nodes/{node}",
         {
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=remove_node,
                 right=_ALTER,
                 summary="Remove a node that will not come back and writes no partition.",
@@ -148,14 +148,14 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster/nodes/{node}/drain",
         {
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=drain_node,
                 right=_ALTER,
                 summary="Drain a node: move all partitions off it.",
                 answer=NodeChanged,
                 refusals=(403, 404),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=use_node,
                 right=_ALTER,
                 summary="End the drain of a node: it may hold partitions again.",
@@ -167,7 +167,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster/ranges",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=get_ranges,
                 right=SEE_CLUSTER,
                 summary="List ranges and the nodes that hold them.",
@@ -179,7 +179,7 @@ CLUSTER_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/cluster/rebalance",
         {
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=rebalance,
                 right=_ALTER,
                 summary="Distribute partitions evenly over the nodes.",

@@ -22,8 +22,8 @@ from mainstem.protocols.rest.schemas.topics_and_groups import (
 from mainstem.security.authorisation.acl import Operation, ResourceType
 
 # End offsets are read from this many partitions at once, and for this long in all.
-LOOKS_AT_ONCE: Final = 64
-LOOKS_S: Final = 5.0
+READS_AT_ONCE: Final = 64
+READS_TIMEOUT_S: Final = 5.0
 
 Positions = list[PositionAnswer]
 
@@ -98,8 +98,8 @@ async def _positions(
     standings.sort(key=lambda each: (each.topic, each.partition))
     positions = []
     ends = _Ends(site)
-    for at in range(0, len(standings), LOOKS_AT_ONCE):
-        some = standings[at : at + LOOKS_AT_ONCE]
+    for at in range(0, len(standings), READS_AT_ONCE):
+        some = standings[at : at + READS_AT_ONCE]
         found = await asyncio.gather(*map(ends.of, some))
         positions += [
             _position(standing, end, is_shared=view.type == "share")
@@ -113,12 +113,14 @@ class _Ends:
 
     def __init__(self, site: HandlerContext) -> None:
         self._streams = site.broker.streams
-        self._until_s = asyncio.get_running_loop().time() + LOOKS_S
+        self._until_s = asyncio.get_running_loop().time() + READS_TIMEOUT_S
 
     async def of(self, standing: PartitionProgress) -> int | None:
         try:
             async with asyncio.timeout_at(self._until_s):
-                return (await self._streams.look(standing.topic, standing.partition)).last_stable
+                return (
+                    await self._streams.open_reader(standing.topic, standing.partition)
+                ).last_stable
         except (MainstemError, TimeoutError):
             return None  # the topic was deleted, or has no writer now
 

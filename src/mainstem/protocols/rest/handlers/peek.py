@@ -59,14 +59,14 @@ async def peek(site: HandlerContext, request: Request) -> Response:
     encoding = ENCODING.of(request)
     offset, timestamp = OFFSET.of(request), FROM_TIMESTAMP.of(request)
     until = offset + limit if isinstance(offset, int) and offset >= 0 else None
-    look = await site.broker.streams.look(topic.name, existing(topic, partition), until)
-    start = await _start(look, offset, timestamp, f"{topic.name}-{partition}")
-    window = await site.peeker.window(look, start, limit=limit)
+    reader = await site.broker.streams.open_reader(topic.name, existing(topic, partition), until)
+    start = await _start(reader, offset, timestamp, f"{topic.name}-{partition}")
+    window = await site.peeker.window(reader, start, limit=limit)
     site.telemetry.metrics.messages_out += len(window.records)
     headers = {
         "mainstem-next-offset": str(window.next_offset),
-        "mainstem-start-offset": str(look.start_offset),
-        "mainstem-end-offset": str(look.last_stable),
+        "mainstem-start-offset": str(reader.start_offset),
+        "mainstem-end-offset": str(reader.last_stable),
     }
     if window.damage is not None:
         headers["mainstem-damaged-offset"] = str(window.next_offset)
@@ -89,25 +89,25 @@ def existing(topic: Topic, partition: int) -> int:
 
 
 async def _start(
-    look: StableStreamReader, offset: int | str | None, timestamp: int | None, subject: str
+    reader: StableStreamReader, offset: int | str | None, timestamp: int | None, subject: str
 ) -> int:
     """The offset at which a window starts."""
     if timestamp is not None:
         if offset is not None:
             raise bad_request("offset and time exclude each other", remedy="leave one of them out")
-        at = await look.offset_at(timestamp)
-        return look.last_stable if at is None else at
+        at = await reader.offset_at(timestamp)
+        return reader.last_stable if at is None else at
     if offset is None or offset == "earliest":
-        return look.start_offset
+        return reader.start_offset
     if isinstance(offset, str):
-        return look.last_stable
+        return reader.last_stable
     if offset < 0:
-        return max(look.start_offset, look.last_stable + offset)
-    if not look.start_offset <= offset <= look.last_stable:
+        return max(reader.start_offset, reader.last_stable + offset)
+    if not reader.start_offset <= offset <= reader.last_stable:
         raise InvalidRequest(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} is not held",
             subject=subject,
-            remedy=f"use an offset from {look.start_offset} to {look.last_stable}",
+            remedy=f"use an offset from {reader.start_offset} to {reader.last_stable}",
         )
     return offset

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mainstem.protocols.rest.errors import Problem
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.routing.parameters import Schema
 
 _IN_PATH = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -53,7 +53,7 @@ def document(addresses: Iterable[Address], version: str) -> Schema:
     }
 
 
-def _types(operation: Operation) -> list[Any]:
+def _types(operation: RestOperation) -> list[Any]:
     answers = [] if isinstance(operation.answer, dict) else [operation.answer]
     return [*answers, *operation.body]
 
@@ -72,7 +72,7 @@ def _path(address: Address, schemas: Mapping[str, Schema]) -> Schema:
     return item
 
 
-def _operation(operation: Operation, schemas: Mapping[str, Schema]) -> Schema:
+def _operation(operation: RestOperation, schemas: Mapping[str, Schema]) -> Schema:
     answer = operation.answer
     schema = answer if isinstance(answer, dict) else schemas[repr(answer)]
     responses: Schema = {
@@ -106,7 +106,7 @@ def _operation(operation: Operation, schemas: Mapping[str, Schema]) -> Schema:
     return described
 
 
-def _body(operation: Operation, schemas: Mapping[str, Schema]) -> Schema:
+def _body(operation: RestOperation, schemas: Mapping[str, Schema]) -> Schema:
     kinds = [schemas[repr(kind)] for kind in operation.body]
     content: Schema = {
         "application/json": {"schema": kinds[0] if len(kinds) == 1 else {"oneOf": kinds}}

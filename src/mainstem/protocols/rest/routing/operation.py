@@ -18,7 +18,7 @@ from mainstem.protocols.rest.routing.parameters import Parameter
 Handler = Callable[[HandlerContext, Request], Awaitable[Response]]
 
 
-class Operation(Struct, frozen=True, kw_only=True):
+class RestOperation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     Args:
@@ -48,7 +48,7 @@ class Address(Struct, frozen=True):
     """A path template in Starlette's notation and its operations by method."""
 
     path: str
-    operations: dict[str, Operation]
+    operations: dict[str, RestOperation]
 
     @property
     def allowed(self) -> str:

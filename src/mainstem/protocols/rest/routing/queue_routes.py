@@ -2,7 +2,7 @@
 
 from mainstem.protocols.rest.handlers import exchanges, queues
 from mainstem.protocols.rest.queue_access import NAMESPACE
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.schemas.queues import (
     Accepted,
     BindingBody,
@@ -26,7 +26,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=queues.list_queues,
                 summary="List queues of a namespace.",
                 answer=list[QueueAnswer],
@@ -37,14 +37,14 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues/{name:path}/messages",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=queues.browse_queue,
                 summary="Browse messages of a queue without consuming them.",
                 answer=list[QueuedMessage],
                 parameters=(NAMESPACE, queues.START, queues.LIMIT),
                 refusals=(403, 404),
             ),
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=exchanges.publish_to_queue,
                 summary="Publish to a queue; the response is sent once the message is stored.",
                 answer=Accepted,
@@ -57,7 +57,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues/{name:path}/take",
         {
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=queues.take_messages,
                 summary="Consume messages of a queue with automatic acknowledgement.",
                 answer=list[QueuedMessage],
@@ -70,7 +70,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues/{name:path}/purge",
         {
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=queues.purge_queue,
                 summary="Purge a queue: delete all messages except unsettled deliveries.",
                 answer=Counted,
@@ -82,7 +82,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues/{name:path}/move",
         {
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=queues.move_messages,
                 summary="Move messages to another queue, or dead letters back to their origin.",
                 answer=Counted,
@@ -95,14 +95,14 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/queues/{name:path}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=queues.get_queue,
                 summary="Describe a queue.",
                 answer=QueueAnswer,
                 parameters=(NAMESPACE,),
                 refusals=(403, 404),
             ),
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=queues.put_queue,
                 summary="Declare a queue: created (201), or it exists with these settings (200).",
                 answer=QueueAnswer,
@@ -110,7 +110,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
                 parameters=(NAMESPACE,),
                 refusals=_BODY,
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=queues.delete_queue,
                 summary="Delete a queue and its messages.",
                 answer=QueueDeleted,
@@ -122,7 +122,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/exchanges",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=exchanges.list_exchanges,
                 summary="List exchanges of a namespace.",
                 answer=list[ExchangeAnswer],
@@ -133,7 +133,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/exchanges/{name:path}/messages",
         {
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=exchanges.publish_to_exchange,
                 summary="Publish to an exchange; the key of a message is its routing key.",
                 answer=Accepted,
@@ -146,7 +146,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/exchanges/{name:path}",
         {
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=exchanges.put_exchange,
                 summary="Declare an exchange.",
                 answer=ExchangeAnswer,
@@ -154,7 +154,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
                 parameters=(NAMESPACE,),
                 refusals=_BODY,
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=exchanges.delete_exchange,
                 summary="Delete an exchange and its bindings.",
                 answer=ExchangeDeleted,
@@ -166,13 +166,13 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/bindings",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=exchanges.list_bindings,
                 summary="List bindings of a namespace.",
                 answer=list[BindingBody],
                 parameters=(NAMESPACE,),
             ),
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=exchanges.post_binding,
                 summary="Bind a queue or an exchange to an exchange.",
                 answer=BindingBody,
@@ -181,7 +181,7 @@ QUEUE_ADDRESSES: tuple[Address, ...] = (
                 parameters=(NAMESPACE,),
                 refusals=_BODY,
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=exchanges.delete_binding,
                 summary="Delete a binding.",
                 answer=BindingBody,

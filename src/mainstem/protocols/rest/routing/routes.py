@@ -3,7 +3,7 @@
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.handlers import groups, ops, peek, produce, topics
 from mainstem.protocols.rest.handlers.cluster import CLUSTER_ADDRESSES
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.routing.queue_routes import QUEUE_ADDRESSES
 from mainstem.protocols.rest.routing.security_routes import SECURITY_ADDRESSES, SEE_CLUSTER
 from mainstem.protocols.rest.schemas.topics_and_groups import (
@@ -22,8 +22,7 @@ from mainstem.protocols.rest.schemas.topics_and_groups import (
     TopicLine,
     TopicRequest,
 )
-from mainstem.security.authorisation.acl import Operation as Allowed
-from mainstem.security.authorisation.acl import ResourceType
+from mainstem.security.authorisation.acl import Operation, ResourceType
 
 _FIGURES = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
 _HEALTH = {
@@ -41,25 +40,25 @@ _HEALTH = {
 _TEXT = {"type": "string"}
 
 
-def _on_topic(operation: Allowed) -> Right:
+def _on_topic(operation: Operation) -> Right:
     return Right(operation, ResourceType.TOPIC, "name")
 
 
-def _on_group(operation: Allowed) -> Right:
+def _on_group(operation: Operation) -> Right:
     return Right(operation, ResourceType.GROUP, "id")
 
 
-_READ_MESSAGES = Operation(
+_READ_MESSAGES = RestOperation(
     handler=peek.peek,
-    right=_on_topic(Allowed.READ),
+    right=_on_topic(Operation.READ),
     summary="Read messages of one partition.",
     answer=list[MessageAnswer],
     parameters=(peek.PARTITION, peek.OFFSET, peek.FROM_TIMESTAMP, peek.LIMIT, peek.ENCODING),
     refusals=(404, 416),
 )
-_STORE_MESSAGES = Operation(
+_STORE_MESSAGES = RestOperation(
     handler=produce.produce,
-    right=_on_topic(Allowed.WRITE),
+    right=_on_topic(Operation.WRITE),
     summary="Store messages; the response is sent once they are as durable as the topic requires.",
     answer=MessagesStored,
     body=(MessagesRequest, MessageRequest, list[MessageRequest]),
@@ -71,7 +70,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_index,
                 summary="A page of links.",
                 answer=_TEXT,
@@ -82,7 +81,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/broker",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_broker,
                 right=SEE_CLUSTER,
                 summary="Describe this node.",
@@ -93,13 +92,13 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/topics",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=topics.list_topics,
                 summary="List topics.",
                 answer=list[TopicLine],
                 parameters=(topics.INTERNAL,),
             ),
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=topics.create_topic,
                 summary="Create a topic; refused if it exists.",
                 answer=TopicAnswer,
@@ -112,23 +111,23 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/topics/{name}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=topics.get_topic,
-                right=_on_topic(Allowed.DESCRIBE),
+                right=_on_topic(Operation.DESCRIBE),
                 summary="Describe a topic and its partitions.",
                 answer=TopicAnswer,
                 refusals=(404,),
             ),
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=topics.put_topic,
                 summary="Create a topic (201), or alter an existing one to match the body (200).",
                 answer=TopicAnswer,
                 body=(TopicRequest,),
                 refusals=(403, 408, 409, 413, 415),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=topics.delete_topic,
-                right=_on_topic(Allowed.DELETE),
+                right=_on_topic(Operation.DELETE),
                 summary="Delete a topic and its messages.",
                 answer=TopicDeleted,
                 refusals=(403, 404),
@@ -139,7 +138,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/groups",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=groups.list_groups, summary="List groups.", answer=list[GroupLine]
             )
         },
@@ -147,16 +146,16 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/groups/{id:path}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=groups.get_group,
-                right=_on_group(Allowed.DESCRIBE),
+                right=_on_group(Operation.DESCRIBE),
                 summary="Describe a group: members, committed offsets and lag.",
                 answer=GroupAnswer,
                 refusals=(404,),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=groups.delete_group,
-                right=_on_group(Allowed.DELETE),
+                right=_on_group(Operation.DELETE),
                 summary="Delete an empty group and its committed offsets.",
                 answer=GroupDeleted,
                 refusals=(404, 409),
@@ -169,7 +168,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/health",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_health,
                 summary="Health of the node; 503 if something needs an operator.",
                 answer=_HEALTH,
@@ -179,7 +178,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/health/live",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_live,
                 summary="Liveness; 503 if the process should be restarted.",
                 answer=Probe,
@@ -189,7 +188,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/health/ready",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_ready,
                 summary="Readiness; 503 if clients should use another node for now.",
                 answer=Probe,
@@ -199,7 +198,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/metrics",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_metrics,
                 right=SEE_CLUSTER,
                 summary="All metrics in Prometheus' text format.",
@@ -211,7 +210,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         "/metrics/json",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=ops.get_metrics_json,
                 right=SEE_CLUSTER,
                 summary="The most important metrics as JSON.",

@@ -2,7 +2,7 @@
 
 from mainstem.protocols.rest.access import Right
 from mainstem.protocols.rest.handlers import quotas, rules, security
-from mainstem.protocols.rest.routing.operation import Address, Operation
+from mainstem.protocols.rest.routing.operation import Address, RestOperation
 from mainstem.protocols.rest.schemas.security import (
     AclBody,
     AclsDeleted,
@@ -19,16 +19,16 @@ from mainstem.protocols.rest.schemas.security import (
     TokenCreated,
     UserAnswer,
 )
-from mainstem.security.authorisation.acl import Operation as Allowed
+from mainstem.security.authorisation.acl import Operation
 
-SEE_CLUSTER = Right(Allowed.DESCRIBE)
-_ALTER_CLUSTER = Right(Allowed.ALTER)
+SEE_CLUSTER = Right(Operation.DESCRIBE)
+_ALTER_CLUSTER = Right(Operation.ALTER)
 
 SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/me",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.get_me,
                 summary="The authenticated user, its groups and roles.",
                 answer=MeAnswer,
@@ -38,7 +38,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/me/password",
         {
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=security.put_my_password,
                 summary="Change your own password; requires a login with the current one.",
                 answer=UserAnswer,
@@ -50,7 +50,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/users",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.list_users,
                 right=SEE_CLUSTER,
                 summary="List users that have a password or roles.",
@@ -61,14 +61,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/users/{name:path}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.get_user,
                 right=SEE_CLUSTER,
                 summary="Describe a user.",
                 answer=UserAnswer,
                 refusals=(403, 404),
             ),
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=security.put_user,
                 right=_ALTER_CLUSTER,
                 summary="Create a user (201), or set a new password (200).",
@@ -76,7 +76,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
                 body=(PasswordRequest,),
                 refusals=(403, 408, 413, 415),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=security.delete_user,
                 right=_ALTER_CLUSTER,
                 summary="Delete a user's password, roles and tokens.",
@@ -88,7 +88,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/roles",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.list_roles,
                 right=SEE_CLUSTER,
                 summary="List roles and their members.",
@@ -99,14 +99,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/roles/{name}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.get_role,
                 right=SEE_CLUSTER,
                 summary="Describe a role and its members.",
                 answer=RoleAnswer,
                 refusals=(403, 404),
             ),
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=security.put_role,
                 right=_ALTER_CLUSTER,
                 summary="Create a role (201), or replace its rules (200).",
@@ -114,7 +114,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
                 body=(RoleRequest,),
                 refusals=(403, 408, 413, 415),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=security.delete_role,
                 right=_ALTER_CLUSTER,
                 summary="Delete a role.",
@@ -126,14 +126,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/roles/{name}/members/{principal:path}",
         {
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=security.bind_role,
                 right=_ALTER_CLUSTER,
                 summary="Grant a role to a user or a group.",
                 answer=BindingAnswer,
                 refusals=(403, 404),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=security.unbind_role,
                 right=_ALTER_CLUSTER,
                 summary="Revoke a role.",
@@ -145,12 +145,12 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/tokens",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.list_tokens,
                 summary="List your API tokens; all tokens with DESCRIBE on the cluster.",
                 answer=list[TokenAnswer],
             ),
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=security.create_token,
                 summary="Create an API token; its secret is returned only once.",
                 answer=TokenCreated,
@@ -163,13 +163,13 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/tokens/{id}",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=security.get_token,
                 summary="Describe an API token, without its secret.",
                 answer=TokenAnswer,
                 refusals=(404,),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=security.delete_token,
                 summary="Revoke an API token.",
                 answer=Deleted,
@@ -180,14 +180,14 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/acls",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=rules.list_acls,
                 right=SEE_CLUSTER,
                 summary="List access rules.",
                 answer=list[AclBody],
                 parameters=rules.FILTER,
             ),
-            "POST": Operation(
+            "POST": RestOperation(
                 handler=rules.create_acls,
                 right=_ALTER_CLUSTER,
                 summary="Add access rules: all of them, or none.",
@@ -196,7 +196,7 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
                 body=(AclsRequest,),
                 refusals=(403, 408, 413, 415),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=rules.delete_acls,
                 right=_ALTER_CLUSTER,
                 summary="Delete the access rules that match the query.",
@@ -209,24 +209,24 @@ SECURITY_ADDRESSES: tuple[Address, ...] = (
     Address(
         "/v1/quotas",
         {
-            "GET": Operation(
+            "GET": RestOperation(
                 handler=quotas.list_quotas,
-                right=Right(Allowed.DESCRIBE_CONFIGS),
+                right=Right(Operation.DESCRIBE_CONFIGS),
                 summary="List quotas of users, client ids and addresses.",
                 answer=list[QuotaBody],
                 parameters=quotas.ENTITY,
             ),
-            "PUT": Operation(
+            "PUT": RestOperation(
                 handler=quotas.put_quota,
-                right=Right(Allowed.ALTER_CONFIGS),
+                right=Right(Operation.ALTER_CONFIGS),
                 summary="Set quotas of one user, client id or address; null removes a limit.",
                 answer=QuotaBody,
                 body=(QuotaBody,),
                 refusals=(403, 408, 413, 415),
             ),
-            "DELETE": Operation(
+            "DELETE": RestOperation(
                 handler=quotas.delete_quota,
-                right=Right(Allowed.ALTER_CONFIGS),
+                right=Right(Operation.ALTER_CONFIGS),
                 summary="Delete all quotas of one user, client id or address.",
                 answer=QuotaBody,
                 parameters=quotas.ENTITY,

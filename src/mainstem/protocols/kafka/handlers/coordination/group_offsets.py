@@ -7,8 +7,8 @@ from mainstem.broker.api.groups import (
     CommitRequest,
     CommittedOffset,
     FetchedOffset,
+    OffsetReader,
     OffsetToCommit,
-    Reader,
 )
 from mainstem.broker.api.topics import Topics
 from mainstem.model.errors import ErrorCode, MainstemError
@@ -182,7 +182,7 @@ async def _fetch_group(
     call: Call, group: OffsetFetchRequestGroup, *, stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     by_id = call.version >= _FIRST_FETCH_WITH_TOPIC_IDS
-    reader = Reader(group.member_id or None, group.member_epoch)
+    reader = OffsetReader(group.member_id or None, group.member_epoch)
     if group.topics is None:
         fetched = await call.broker.groups.fetch_offsets(
             group.group_id, None, stable=stable, reader=reader

@@ -48,16 +48,16 @@ async def sasl_authenticate(
             error_message="this listener does not require a login",
         )
     try:
-        answer, identity = await login.respond(bytes(request.auth_bytes))
+        step = await login.respond(bytes(request.auth_bytes))
     except MainstemError as error:
         return SaslAuthenticateResponse(
             error_code=kafka_code(error), error_message=f"{error.cause}, {error.remedy}"
         )
-    if identity is None:
-        return SaslAuthenticateResponse(auth_bytes=answer)
-    rights = call.broker.security.rights(identity, call.peer.address)
-    call.peer.is_now(identity, rights)
-    return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=login.lifetime_ms)
+    if step.identity is None:
+        return SaslAuthenticateResponse(auth_bytes=step.data)
+    rights = call.broker.security.rights(step.identity, call.peer.address)
+    call.peer.authenticated(step.identity, rights)
+    return SaslAuthenticateResponse(auth_bytes=step.data, session_lifetime_ms=login.lifetime_ms)
 
 
 SERVED = {
