@@ -14,10 +14,10 @@ from mainstem.streams.ack_policy import AckPolicy
 from mainstem.streams.failover.state_machine import FailOver, FailOverEffects, Phase
 from mainstem.streams.replica import state_machine
 from mainstem.streams.replica.state_machine import (
-    Ack,
     FenceAnswer,
     RangeReplica,
     Refusal,
+    ReplicaAck,
     ReplicaEffects,
 )
 from mainstem.streams.writer.replication import (
@@ -105,8 +105,8 @@ def fence_that_does_not_sync(self: RangeReplica, epoch: Epoch) -> ReplicaEffects
     return ReplicaEffects(promise=promise, answer=self._answer())
 
 
-def ack_whoever_wrote(self: RangeReplica) -> Ack | None:
-    return None if self._writer is None else Ack(self._writer, self.end, self.synced_end)
+def ack_whoever_wrote(self: RangeReplica) -> ReplicaAck | None:
+    return None if self._writer is None else ReplicaAck(self._writer, self.end, self.synced_end)
 
 
 def refuse_sealed_only(self: RangeReplica, epoch: Epoch) -> Refusal | None:
@@ -194,7 +194,7 @@ FLAWS: dict[str, Patch] = {
         RangeReplica,
         "_ack",
         lambda self: (
-            Ack(self.promised, self.end, self.written_end)
+            ReplicaAck(self.promised, self.end, self.written_end)
             if self._writer == self.promised
             else None
         ),

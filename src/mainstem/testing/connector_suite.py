@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from mainstem.pipelines.connector.shapes import Place, Severity
-from mainstem.pipelines.connector.spec import Delivery
+from mainstem.pipelines.connector.shapes import ConnectorContext, FindingSeverity
+from mainstem.pipelines.connector.spec import DeliveryGuarantee
 from mainstem.pipelines.connector.wire import WIRE_TYPES, as_wire, is_wire
 from mainstem.pipelines.connectors.datagen import SOURCE as DATAGEN
 from mainstem.pipelines.connectors.datagen import DatagenConfig
@@ -85,7 +85,7 @@ class ConnectorSuite:
         """The check returns at least one result, and no errors."""
         found = self.connector.check(self.loaded(self.config(tmp_path)))
         assert found
-        assert not [each for each in found if each.severity is Severity.ERROR]
+        assert not [each for each in found if each.severity is FindingSeverity.ERROR]
 
     def test_a_check_of_broken_settings_says_what_is_wrong(self, tmp_path: Path) -> None:
         """The check reports errors instead of raising, and reveals no secret."""
@@ -93,7 +93,9 @@ class ConnectorSuite:
         if raw is None:
             return
         config = self.loaded(raw)
-        errors = [each for each in self.connector.check(config) if each.severity is Severity.ERROR]
+        errors = [
+            each for each in self.connector.check(config) if each.severity is FindingSeverity.ERROR
+        ]
         assert errors
         secrets = Secrets()
         for secret in secrets_in(config):
@@ -108,10 +110,10 @@ class SourceSuite(ConnectorSuite):
     rows: ClassVar[int]
     rows_per_batch_max: ClassVar[int] = 7
 
-    def place(self, tmp_path: Path) -> Place:
+    def place(self, tmp_path: Path) -> ConnectorContext:
         """A location with a batch limit small enough for several batches."""
         limit = self.rows_per_batch_max if self.connector.spec().limits_rows else None
-        return Place(
+        return ConnectorContext(
             pipeline="sources.suite",
             state_dir=tmp_path / "connector",
             rows_per_batch_max=limit,
@@ -183,22 +185,22 @@ class SinkSuite(ConnectorSuite):
         forget_last_commit(tmp_path / "checkpoint")
         self._run(spark, tmp_path)
         found = Counter(self.written(tmp_path))
-        if self.connector.spec().delivery is Delivery.EXACTLY_ONCE:
+        if self.connector.spec().delivery is DeliveryGuarantee.EXACTLY_ONCE:
             assert found == expected
         else:
             assert set(found) == set(expected)
 
     def _run(self, spark: Any, tmp_path: Path) -> list[bytes]:
         config = self.loaded(self.config(tmp_path))
-        place = Place(pipeline="sinks.suite", state_dir=tmp_path / "connector")
+        context = ConnectorContext(pipeline="sinks.suite", state_dir=tmp_path / "connector")
         made = DatagenConfig(kind="numbers", count=SINK_ROWS, rows_per_second=None)
-        feeding = Place(
+        feeding = ConnectorContext(
             pipeline="sinks.suite",
             state_dir=tmp_path / "feeding",
             rows_per_batch_max=SINK_ROWS // 2,
         )
         frame = as_wire(DATAGEN.read(spark, made, feeding), topic="suite")
-        run_once(self.connector.write(frame, config, place), tmp_path)
+        run_once(self.connector.write(frame, config, context), tmp_path)
         batch = DATAGEN.read(spark, made, msgspec.structs.replace(feeding, streaming=False))
         return [bytes(row.value) for row in batch.collect()]
 

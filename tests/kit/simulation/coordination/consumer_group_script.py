@@ -33,7 +33,7 @@ from mainstem.coordination.consumer.facts import (
     TargetMoved,
     TargetSet,
 )
-from mainstem.coordination.consumer.requests import ConsumerHeartbeat, Reader
+from mainstem.coordination.consumer.requests import ConsumerHeartbeat, OffsetReader
 from mainstem.coordination.consumer.view import check_fetch
 from mainstem.coordination.groups.facts import Fact, GroupSaved
 from mainstem.coordination.groups.requests import JoinAnswer, JoinRequest, SyncAnswer
@@ -198,7 +198,7 @@ class ConsumerGroupScript(GroupScript):
     def _positions(self, group_id: str, _: list[str], options: Options) -> str:
         group = self._sim.shard.consumers.get(group_id)
         assert group is not None, "positions are checked in consumer groups only"
-        check_fetch(group, Reader(options["id"], int(options["epoch"])))
+        check_fetch(group, OffsetReader(options["id"], int(options["epoch"])))
         return self._fetch(group_id)
 
     def _ids(self, named: NamedPartitions) -> Partitions:

@@ -6,7 +6,7 @@ from mainstem.model.ids import Epoch, NodeId, Offset, RangeIndex
 from mainstem.model.metadata import Stream
 from mainstem.streams.failover.sealing import SealRequest
 from mainstem.streams.failover.state_machine import ReplicaCopy
-from mainstem.streams.replica.state_machine import Ack, FenceAnswer, Refusal
+from mainstem.streams.replica.state_machine import FenceAnswer, Refusal, ReplicaAck
 
 
 class RangeSimSettings(Struct, frozen=True):
@@ -42,7 +42,9 @@ class SealOutcome(Struct, frozen=True):
     stream: Stream | None
 
 
-Content = Append | Fence | ReplicaCopy | Ack | Refusal | FenceAnswer | SealRequest | SealOutcome
+Content = (
+    Append | Fence | ReplicaCopy | ReplicaAck | Refusal | FenceAnswer | SealRequest | SealOutcome
+)
 
 
 class RangeSimMessage(Struct, frozen=True):

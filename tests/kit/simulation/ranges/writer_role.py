@@ -15,7 +15,7 @@ from mainstem.streams.failover.state_machine import (
     FailOverSettings,
     TakeoverRange,
 )
-from mainstem.streams.replica.state_machine import Ack, FenceAnswer, Refusal
+from mainstem.streams.replica.state_machine import FenceAnswer, Refusal, ReplicaAck
 from mainstem.streams.writer.replication import (
     OpenRange,
     RangeWriter,
@@ -109,7 +109,7 @@ class SimWriterRole:
         match message.content:
             case SealOutcome() as outcome:
                 self._outcome(outcome)
-            case Ack() | Refusal() | FenceAnswer():
+            case ReplicaAck() | Refusal() | FenceAnswer():
                 if self.writer is None:
                     self._answer_to_recovery(message)
                 elif message.range_index == self.writer.opened.index:
@@ -120,7 +120,7 @@ class SimWriterRole:
     def _answer_to_writer(self, message: RangeSimMessage, writer: RangeWriter) -> None:
         assert message.sender is not None
         match message.content:
-            case Ack() as ack:
+            case ReplicaAck() as ack:
                 now = self._sim.now
                 self._write(writer.on_ack(message.sender, ack.end, ack.synced, now))
             case Refusal() as refusal:
@@ -141,7 +141,7 @@ class SimWriterRole:
             case FenceAnswer() as answer:
                 effects = self.fail_over.on_answer(message.sender, answer, self._sim.now)
                 self._recover(effects)
-            case Ack() as ack:
+            case ReplicaAck() as ack:
                 self._recover(self.fail_over.on_copied(message.sender, ack.synced))
             case Refusal() as refusal:
                 if refusal.fenced_by is not None:
