@@ -48,7 +48,13 @@ def main() -> int:
         f"{total.reads} reads, {total.crashes} crashes ({total.power_losses} with power loss), "
         f"{total.partitions} partitions, {total.stalls} stalled disks, "
         f"{total.full_disks} full disks, {total.failed_syncs} failed syncs, "
-        f"{total.changes} membership changes, "
+        f"{total.failed_reads} times of failed reads, "
+        f"{total.descriptor_shortages} descriptor shortages, "
+        f"{total.refused_starts} refused starts, {total.slow_links} slow links, "
+        f"{total.one_way_cuts} one-way cuts, {total.pauses} pauses, "
+        f"{total.clock_jumps} clock jumps, {total.oversize} oversize entries, "
+        f"{total.unknown} unknown outcomes, {total.retried} retried proposals, "
+        f"{total.releases} changes of release, {total.changes} membership changes, "
         f"{total.terms} terms, {total.messages} messages"
     )
     print(f"no violations; continue with --seed {seed}")

@@ -115,7 +115,8 @@ def test_offsets_that_are_acknowledged_before_they_are_committed_are_noticed(
 
     monkeypatch.setattr(LiveShard, "safe", at_once)
 
-    assert any(scenario.violation for scenario in run_scenarios(range(1, 13), 60.0, None))
+    # The first of these seeds is known to notice it; a change of the product may shift that.
+    assert any(scenario.violation for scenario in run_scenarios(range(14, 34), 60.0, None))
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mainstem.coordination.shards.partitioning import OFFSETS_TOPIC
 from mainstem.model.errors import ErrorCode, MainstemError
 from mainstem.testing.simulation.cluster.node import SimNode
 from mainstem.testing.simulation.cluster.nodes import SimCluster
-from mainstem.testing.simulation.cluster.transactions import fetched
+from mainstem.testing.simulation.cluster.transactions import CachedFinder, fetched
 from mainstem.testing.simulation.faulty_files import FaultyFiles
 
 pytestmark = virtual_time
@@ -60,7 +60,7 @@ async def test_a_coordinator_that_was_replaced_while_its_disk_stalls_returns_no_
         assert old.catalogue.topic(OFFSETS_TOPIC).streams[0].writer == old.id  # type: ignore[union-attr]
 
         await cluster.heal()
-        assert await fetched(cluster.find, "g") == 2
+        assert await fetched(CachedFinder(cluster.find), "g") == 2
         for node in cluster.nodes.values():
             node.kill()
         await asyncio.sleep(1)

@@ -1,8 +1,9 @@
 """Rules removed from the product, and the fault by which the simulation notices each.
 
-``python tests/mutants/sim_mutants.py [part of a name …]`` runs scenarios that have only that fault,
-or Raft groups under faults, one after the other, until a guarantee is violated. Prints one line of
-JSON for each.
+``python tests/mutants/sim_mutants.py [--known] [part of a name …]`` runs scenarios that have only
+that fault, or Raft groups under that fault, one after the other, until a guarantee is violated.
+Prints one line of JSON for each. With ``--known`` the seed that is known to notice a mutant comes
+first; the others follow, since any change of the product changes what a seed does.
 """
 
 import json
@@ -23,7 +24,7 @@ from tests.mutants.run import _Changed, stale  # noqa: E402
 SEEDS_MAX: Final = 12
 SCENARIO_S: Final = 60.0
 RAFT_RUN_S: Final = 120.0
-STALLED_SAVES: Final = "stalled saves"  # of ``run_with_faults`` of Raft, not of a cluster scenario
+RAFT_SEEDS_MAX: Final = 40  # a run of a Raft group costs a tenth of a scenario of nodes
 
 
 class SimMutant(NamedTuple):
@@ -31,6 +32,8 @@ class SimMutant(NamedTuple):
 
     mutant: Mutant
     fault: str
+    seed: int  # known to notice it
+    is_raft: bool = False  # noticed by a Raft group alone
 
 
 SIM_MUTANTS: Final = (
@@ -43,6 +46,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "full disks",
+        1,
     ),
     SimMutant(
         Mutant(
@@ -53,6 +57,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "stalled disks",
+        3,
     ),
     SimMutant(
         Mutant(
@@ -63,6 +68,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "failed syncs",
+        7,
     ),
     SimMutant(
         Mutant(
@@ -74,6 +80,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "failed reads",
+        4,
     ),
     SimMutant(
         Mutant(
@@ -84,6 +91,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "descriptor shortages",
+        1,
     ),
     SimMutant(
         Mutant(
@@ -94,6 +102,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "clock jumps",
+        8,
     ),
     SimMutant(
         Mutant(
@@ -104,6 +113,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "pauses",
+        3,
     ),
     SimMutant(
         Mutant(
@@ -114,6 +124,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "slow links",
+        11,
     ),
     SimMutant(
         Mutant(
@@ -124,6 +135,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "oversize messages",
+        1,
     ),
     SimMutant(
         Mutant(
@@ -134,6 +146,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "oversize messages",
+        1,
     ),
     SimMutant(
         Mutant(
@@ -144,6 +157,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "mixed versions",
+        1,
     ),
     SimMutant(
         Mutant(
@@ -154,6 +168,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "mixed versions",
+        2,
     ),
     SimMutant(
         Mutant(
@@ -164,6 +179,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "mixed versions",
+        5,
     ),
     SimMutant(
         Mutant(
@@ -174,6 +190,7 @@ SIM_MUTANTS: Final = (
             "",
         ),
         "slow links",
+        7,
     ),
     SimMutant(
         Mutant(
@@ -190,12 +207,94 @@ SIM_MUTANTS: Final = (
             "        self._core.persisted(ready, self._clock.monotonic())\n",
             "",
         ),
-        STALLED_SAVES,
+        "stalled disks",
+        1,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "a node that hears of no leader starts a term without asking first",
+            "raft.stepping",
+            "        pre = state.settings.pre_vote\n",
+            "        pre = False\n",
+            "",
+        ),
+        "one-way cuts",
+        1,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "a leader that receives nothing stays leader",
+            "raft.stepping",
+            "        if state.settings.check_quorum and not state.tracker.quorum_active(",
+            "        if False and not state.tracker.quorum_active(",
+            "",
+        ),
+        "one-way cuts",
+        1,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "a leader answers reads without asking whether it was replaced",
+            "raft.reads",
+            "    elif state.tracker.voters == (state.id,):\n",
+            "    elif state.tracker.voters:\n",
+            "",
+        ),
+        "pauses and partitions",
+        7,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "time passes for a Raft node as its wall clock says",
+            "raft.drivers.node_driver",
+            "            self._core.step(message, self._clock.monotonic())\n",
+            "            self._core.step(message, self._clock.wall_ms() / 1000)\n",
+            "",
+        ),
+        "clock jumps",
+        1,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "an entry may be twice as large as the limit",
+            "raft.drivers.pending_driver",
+            "        if len(data) > self._entry_bytes_max:\n",
+            "        if len(data) > 2 * self._entry_bytes_max:\n",
+            "",
+        ),
+        "oversize entries",
+        1,
+        is_raft=True,
+    ),
+    SimMutant(
+        Mutant(
+            "a proposal whose outcome is unknown is answered as refused",
+            "raft.drivers.pending_driver",
+            '                _settle(waiting[1], OutcomeUnknown("not committed in time"))\n',
+            "                _settle(waiting[1], NotLeader(NO_NODE))\n",
+            "",
+        ),
+        "partitions",
+        1,
+        is_raft=True,
     ),
 )
 
 
-def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
+def seeds_of(wanted: SimMutant, *, is_known: bool) -> list[int]:
+    """The seeds to run, the known one first or in its place."""
+    seeds = list(range(1, (RAFT_SEEDS_MAX if wanted.is_raft else SEEDS_MAX) + 1))
+    if is_known:
+        return [wanted.seed, *(seed for seed in seeds if seed != wanted.seed)]
+    return seeds
+
+
+def attempt(wanted: SimMutant, seeds: list[int]) -> int | None:
     """Run scenarios against the mutant, in a child; the seed that noticed, None: it survived."""
     child = os.fork()
     if child:
@@ -204,7 +303,7 @@ def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
     seed = 0
     try:
         sys.meta_path.insert(0, _Changed(wanted.mutant))
-        seed = _noticed(wanted.fault, seeds_max)
+        seed = _noticed(wanted, seeds)
     except BaseException:
         traceback.print_exc()
         raise
@@ -212,15 +311,15 @@ def attempt(wanted: SimMutant, seeds_max: int = SEEDS_MAX) -> int | None:
         os._exit(seed)
 
 
-def _noticed(fault: str, seeds_max: int) -> int:
+def _noticed(wanted: SimMutant, seeds: list[int]) -> int:
     # Imported here, in the child, so that the changed source is loaded.
     import logging  # noqa: PLC0415
 
     logging.disable(logging.CRITICAL)
-    run_scenario = _raft_run if fault == STALLED_SAVES else _cluster_scenario
-    for seed in range(1, seeds_max + 1):
+    run_scenario = _raft_run if wanted.is_raft else _cluster_scenario
+    for seed in seeds:
         try:
-            run_scenario(seed, fault)
+            run_scenario(seed, wanted.fault)
         except Exception:  # noqa: BLE001 - any exception is a violation
             return seed
     return 0
@@ -232,21 +331,23 @@ def _cluster_scenario(seed: int, fault: str) -> None:
     run_seed(seed, SCENARIO_S, policy="fsync" if seed % 2 else "written", faults=(fault,))
 
 
-def _raft_run(seed: int, _: str) -> None:
+def _raft_run(seed: int, fault: str) -> None:
     from tests.kit.simulation.raft.fault_run import run_with_faults  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        run_with_faults(Path(folder), seed, seconds=RAFT_RUN_S)
+        faults = (*fault.split(" and "), "retried proposals")
+        run_with_faults(Path(folder), seed, seconds=RAFT_RUN_S, faults=faults)
 
 
-def main(wanted: list[str]) -> int:
+def main(wanted: list[str], *, is_known: bool) -> int:
     """Try every mutant whose name contains one of the words; how many survived."""
     survivors = 0
     for each in SIM_MUTANTS:
         if wanted and not any(word in each.mutant.name for word in wanted):
             continue
         begun = time.monotonic()
-        seed = None if stale(each.mutant) else attempt(each)
+        is_stale = stale(each.mutant)
+        seed = None if is_stale else attempt(each, seeds_of(each, is_known=is_known))
         survivors += seed is None
         line = {
             "mutant": each.mutant.name,
@@ -260,4 +361,5 @@ def main(wanted: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    words = sys.argv[1:]
+    sys.exit(main([word for word in words if word != "--known"], is_known="--known" in words))

@@ -43,6 +43,7 @@ class FaultyFiles:
     def __init__(self) -> None:
         self._faults: dict[str, set[FileFault]] = {}
         self._was_short: set[str] = set()
+        self._cut_next: set[str] = set()
         self.refused = dict.fromkeys(FileFault, 0)
 
     def begin(self, folder: Path, fault: FileFault) -> None:
@@ -99,6 +100,24 @@ class FaultyFiles:
             return True
         return False
 
+    def check_read(self, fd: int) -> bool:
+        """Whether a read must be partial; raises if it must fail.
+
+        One read fails; the next returns what is before the bad block, and that of the rest fails.
+        """
+        if not self._is_anywhere(FileFault.READS_FAIL):
+            return False
+        path = _path_of(fd)
+        try:
+            self.check(path, FileFault.READS_FAIL)
+        except OSError:
+            if path not in self._cut_next:
+                self._cut_next.add(path)
+                raise
+            self._cut_next.discard(path)
+            return True
+        return False
+
     def __enter__(self) -> "FaultyFiles":
         self._replaced = replaced(self)
         self._replaced.__enter__()
@@ -132,7 +151,7 @@ def _calls(files: FaultyFiles) -> dict[tuple[Any, str], Callable[..., Any]]:
     return {
         **_opening(files),
         **_writing(files),
-        (os, "pread"): _with_fd(os.pread, files, FileFault.READS_FAIL),
+        (os, "pread"): _reading(files),
         (os, "fsync"): _with_fd(os.fsync, files, FileFault.SYNCS_FAIL),
         (os, "fdatasync"): _with_fd(os.fdatasync, files, FileFault.SYNCS_FAIL),
         (os, "listdir"): _with_path(os.listdir, files, FileFault.NO_DESCRIPTORS),
@@ -160,6 +179,17 @@ def _opening(files: FaultyFiles) -> dict[tuple[Any, str], Callable[..., Any]]:
         return real_io_open(path, mode, *args, **named)
 
     return {(os, "open"): open_fd, (io, "open"): open_file}
+
+
+def _reading(files: FaultyFiles) -> Callable[[int, int, int], bytes]:
+    real_pread = os.pread
+
+    def pread(fd: int, size: int, position: int) -> bytes:
+        if files._faults and size > 1 and files.check_read(fd):
+            size //= 2
+        return real_pread(fd, size, position)
+
+    return pread
 
 
 def _writing(files: FaultyFiles) -> dict[tuple[Any, str], Callable[..., Any]]:

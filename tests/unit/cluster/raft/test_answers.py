@@ -4,7 +4,8 @@ import pytest
 from tests.unit.cluster.raft.kit import ONE, durable, node
 
 from mainstem.cluster.raft.core import NotLeader
-from mainstem.cluster.raft.drivers.pending_driver import PendingProposals
+from mainstem.cluster.raft.drivers.pending_driver import OutcomeUnknown, PendingProposals
+from mainstem.cluster.raft.messages import EntryId
 from mainstem.model.errors import InvalidRequest
 from mainstem.model.limits import RAFT_ENTRY_BYTES_MAX
 
@@ -40,3 +41,11 @@ async def test_an_entry_that_nodes_could_not_send_each_other_is_refused_and_othe
         proposals.gather(bytes(RAFT_ENTRY_BYTES_MAX + 1), None)
     proposals.gather(bytes(RAFT_ENTRY_BYTES_MAX), None)
     assert not other.done()
+
+
+async def test_a_proposal_whose_index_is_used_again_in_a_later_term_is_answered() -> None:
+    proposals = PendingProposals(10.0)
+    earlier = proposals.expect(EntryId(16, 2))
+    later = proposals.expect(EntryId(16, 5))
+    assert isinstance(earlier.exception(), OutcomeUnknown)
+    assert not later.done()

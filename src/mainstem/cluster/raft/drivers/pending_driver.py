@@ -77,15 +77,23 @@ class PendingProposals:
             return
         first = last.index - len(gathered) + 1
         for place, (_, answer) in enumerate(gathered):
-            self._waiting[first + place] = last.term, answer
+            self._wait(EntryId(first + place, last.term), answer)
         self._expire_later([EntryId(first + place, last.term) for place in range(len(gathered))])
 
     def expect(self, entry: EntryId) -> asyncio.Future[int]:
         """Done once this entry is applied."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[entry.index] = entry.term, answer
+        self._wait(entry, answer)
         self._expire_later([entry])
         return answer
+
+    def _wait(self, entry: EntryId, answer: asyncio.Future[int]) -> None:
+        replaced = self._waiting.pop(entry.index, None)
+        if replaced is not None:
+            # This node lost leadership and that part of its log, and leads again. Another node may
+            # still have the entry of the older term, and may still commit it.
+            _settle(replaced[1], OutcomeUnknown("the leader changed"))
+        self._waiting[entry.index] = entry.term, answer
 
     def applied(self, entry: Entry) -> None:
         """An entry is applied: complete its proposal, or fail the one whose index it took."""

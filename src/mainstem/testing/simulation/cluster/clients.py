@@ -12,6 +12,7 @@ from mainstem.model.records.record import ProducerStamp, Record, build_batch, re
 from mainstem.testing.simulation.cluster.node import SimNode
 
 STALE_METADATA_CLIENT: Final = 0
+FORMER_CHANCE: Final = 0.1  # of a request of that client to go to the former writer
 READER: Final = -1
 FORBIDDEN: Final = b"too large "  # prefix of values that must not be stored
 
@@ -48,7 +49,8 @@ class SimClients:
     """Producers that write every batch until it is acknowledged, and a reader.
 
     They use the writer with the newest epoch in any metadata they received, as Kafka clients do;
-    the first one uses the last metadata it received, as simpler clients do.
+    the first one uses the last metadata it received, as simpler clients do, and sometimes the
+    writer before.
 
     Args:
         rng: decides delays.
@@ -72,6 +74,8 @@ class SimClients:
         self._metadata = metadata
         self._nearby = nearby
         self._epochs: dict[int, int] = {}
+        self._writers: tuple[SimNode | None, SimNode | None] = None, None  # the last, the former
+        self.acked_until = 0  # the offset after the last that was acknowledged
         self._read: dict[int, bytes] = {}
         self._next_value = 0
 
@@ -92,6 +96,7 @@ class SimClients:
             for at, value in enumerate(values):
                 if self.acked.setdefault(base + at, value) != value:
                     raise GuaranteeViolated(f"offset {base + at} was acknowledged twice")
+            self.acked_until = max(self.acked_until, base + count)
 
     async def write(self, values: list[bytes], stamp: ProducerStamp) -> int | None:
         """Write a batch until it is acknowledged; None if the scenario ended before."""
@@ -111,10 +116,15 @@ class SimClients:
     def _turn_to(self, number: int) -> SimNode | None:
         """The node that a client considers the writer; None if it has to request metadata again."""
         metadata = self._metadata()
-        if number != STALE_METADATA_CLIENT:
-            if metadata.epoch < self._epochs.get(number, 0):
-                return None
-            self._epochs[number] = metadata.epoch
+        if number == STALE_METADATA_CLIENT:
+            last, former = self._writers
+            if metadata.node not in (None, last):
+                self._writers = metadata.node, last
+                former = last
+            return former if self.rng.random() < FORMER_CHANCE else metadata.node
+        if metadata.epoch < self._epochs.get(number, 0):
+            return None
+        self._epochs[number] = metadata.epoch
         return metadata.node
 
     def _check_refusal(self, error: Exception, stamp: ProducerStamp) -> None:
@@ -132,7 +142,7 @@ class SimClients:
             try:
                 self.read(node)
             except MainstemError as error:
-                if not error.retriable and error.code is not ErrorCode.CORRUPT:
+                if not error.retriable and not is_damage(error, node):
                     raise GuaranteeViolated(f"cannot be read: {error}") from error
 
     def check_all(self, start: int, nodes: list[SimNode]) -> None:
@@ -184,6 +194,13 @@ class SimClients:
             if self.seen.setdefault(record.offset, value) != value:
                 was = self.seen[record.offset]
                 raise GuaranteeViolated(f"offset {record.offset} was {was!r} and is {value!r}")
+
+
+def is_damage(error: Exception, node: SimNode | None) -> bool:
+    """Whether a read of a node fails because its files were damaged."""
+    if not isinstance(error, MainstemError) or error.code is not ErrorCode.CORRUPT:
+        return False
+    return node is not None and node.is_damaged
 
 
 def _batches(data: bytes) -> list[bytes]:

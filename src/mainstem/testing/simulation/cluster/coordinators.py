@@ -60,7 +60,7 @@ class SimCoordinators:
         )
         markers = ClusterMarkers(
             streams.partition,
-            self.groups.positions,
+            self.groups.transactional_offsets,
             node=number,
             peers=peers,
             writer_of=lambda topic, partition: writer_of(service.catalogue, topic, partition),
@@ -71,7 +71,7 @@ class SimCoordinators:
             clock,
             new_producer_id=ProducerIdBlocks(service, *node).new_producer_id,
             markers=markers,
-            positions=self.groups.positions,
+            group_offsets=self.groups.transactional_offsets,
         )
         self.groups.start()
         self.transactions.start()

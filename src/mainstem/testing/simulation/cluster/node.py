@@ -86,6 +86,7 @@ class SimNode:
         self.is_up = False
         self.fatal: list[BaseException] = []
         self.exits = 0  # because the disk failed
+        self.is_damaged = False  # some of its files were changed
         self.levels = OWN_LEVELS  # levels of ``mainstem.version`` that its program reads
         self.refusals = 0  # how often a program that is too old did not start
         self.on_refused: Callable[[], None] = lambda: None
@@ -370,6 +371,7 @@ class SimNode:
             if log.segments and not log.sealed and log.synced_place[2]
         ]
         self.kill()
+        self.is_damaged |= bool(logs)
         if logs:
             _lose_synced(self._rng.choice(logs), self._rng)
         return bool(logs)

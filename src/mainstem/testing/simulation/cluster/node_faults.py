@@ -6,7 +6,7 @@ from typing import Final
 
 from mainstem.testing.simulation.cluster.clients import SimClients
 from mainstem.testing.simulation.cluster.node import corrupt_range
-from mainstem.testing.simulation.cluster.nodes import SimCluster
+from mainstem.testing.simulation.cluster.nodes import SimCluster, hand_over
 
 COUNTED: Final = ("kills", "power losses", "cuts", "rotten bits", "rolls", "moves", "trims")
 
@@ -69,7 +69,9 @@ class SimNodeFaults:
             whole: set[int] = {
                 one.index for one in self._cluster.stream.ranges if set(one.holders) == all_nodes
             }
-            self.counts["rotten bits"] += corrupt_range(down[0].folder, "t", whole, self._rng)
+            if corrupt_range(down[0].folder, "t", whole, self._rng):
+                down[0].is_damaged = True
+                self.counts["rotten bits"] += 1
 
     def _rot_open(self) -> None:
         """Kill a node and remove some synced data of an open range from its disk."""
@@ -103,11 +105,7 @@ class SimNodeFaults:
 
     def _move(self) -> None:
         stream = self._rng.choice(self._cluster.streams() or [self._cluster.stream])
-        writer = self._cluster.nodes.get(stream.writer)
-        others = [node for node in stream.last.replicas if node != stream.writer]
-        if writer is not None and writer.streams is not None and others:
-            writer.streams.roll(stream.id, new_writer=self._rng.choice(others))
-            self.counts["moves"] += 1
+        self.counts["moves"] += hand_over(self._cluster, stream) is not None
 
     def _trim(self) -> None:
         """Delete records that were acknowledged some time ago."""

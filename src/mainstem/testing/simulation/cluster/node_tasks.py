@@ -76,7 +76,7 @@ class SimNodeTasks:
         self._streams.table.watch(
             partial(keep_fresh, holds_lease=lambda: self._leases.holds), lambda _: None
         )
-        self._streams.lapse(lapsed)
+        self._streams.set_lapsed_check(lapsed)
 
     def end(self) -> None:
         """Stop the tasks: the node has ended."""

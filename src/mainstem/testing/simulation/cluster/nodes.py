@@ -19,7 +19,7 @@ from mainstem.testing.simulation.cluster.catalogue_group import FRAME_BYTES_MAX,
 from mainstem.testing.simulation.cluster.clients import GuaranteeViolated
 from mainstem.testing.simulation.cluster.disk import SimDisk
 from mainstem.testing.simulation.cluster.levels import LevelChecker
-from mainstem.testing.simulation.cluster.node import SimNode, folder_level
+from mainstem.testing.simulation.cluster.node import EXIT_S, SimNode, folder_level
 from mainstem.testing.simulation.cluster.transactions import PARTITIONS
 from mainstem.testing.simulation.cluster.transactions import TOPIC as TRANSACTED
 from mainstem.testing.simulation.faulty_files import FaultyFiles, FileFault
@@ -30,6 +30,9 @@ NODES = 3
 TOPIC = TopicId(b"simulated topic.")
 STREAM = StreamId(TOPIC, PartitionIndex(0))
 OTHER_TOPICS = ((TRANSACTED, PARTITIONS), (OFFSETS_TOPIC, 1), (TRANSACTION_STATE_TOPIC, 1))
+OTHER_IDS = tuple(TopicId(b"another topic. %d" % number) for number in range(len(OTHER_TOPICS)))
+# Streams whose former writers are asked, too: by readers of end offsets and of committed offsets.
+WATCHED = (STREAM, StreamId(OTHER_IDS[1], PartitionIndex(0)))
 DOUBTFUL = (FileFault.SYNCS_FAIL, FileFault.READS_FAIL)
 MESSAGE_BYTES_MAX = 4 * KIB
 HUGE_CHANCE = 0.03  # of a scenario to have batches of the maximum size
@@ -103,8 +106,7 @@ class SimCluster:
             CreateTopic(TOPIC, "t", 1, NODES, bounded)
         )
         self._known = topic.streams[0]
-        for number, (name, partitions) in enumerate(OTHER_TOPICS):
-            other = TopicId(b"another topic. %d" % number)
+        for other, (name, partitions) in zip(OTHER_IDS, OTHER_TOPICS, strict=True):
             kept = configs if name == TRANSACTED else configs | COMPACTED
             command = CreateTopic(other, name, partitions, NODES, kept)
             await self.catalogue_group.service.submit(command)
@@ -193,10 +195,11 @@ class SimCluster:
     async def heal(self) -> None:
         """End all faults and start all nodes."""
         self.repair()
-        self.loop.end_stalls()
         for node in self.nodes.values():
             node.disk.end()
             node.process.resume()
+        await asyncio.sleep(EXIT_S)  # a node whose disk has just failed exits
+        self.loop.end_stalls()
         for node in self.nodes.values():
             if not node.is_up:
                 self.start(node)
@@ -246,3 +249,13 @@ def _check_levels(judge: LevelChecker, nodes: Iterable[SimNode]) -> None:
     for node in nodes if judge.level == 1 else ():
         if folder_level(node) > 1:
             raise GuaranteeViolated(f"the folder of node {node.id} is written at level 2 too early")
+
+
+def hand_over(cluster: SimCluster, stream: Stream) -> SimNode | None:
+    """Let the writer of a stream hand it over; returns the writer, None if there is none."""
+    writer = cluster.nodes.get(stream.writer)
+    others = [node for node in stream.last.replicas if node != stream.writer]
+    if writer is None or writer.streams is None or not others:
+        return None
+    writer.streams.roll(stream.id, new_writer=cluster.rng.choice(others))
+    return writer

@@ -12,6 +12,7 @@ from mainstem.testing.simulation.cluster.node import SimNode
 from mainstem.testing.simulation.cluster.nodes import SimCluster
 
 RAISE_CHANCE: Final = 0.25
+ABSENT_CHANCE: Final = 0.5  # of a node to be down while the level is raised
 BACK_CHANCE: Final = 0.4
 
 
@@ -36,7 +37,8 @@ class SimReleases:
             return 0
         serving = self._cluster.serving()
         if serving and self._rng.random() < RAISE_CHANCE:
-            task = asyncio.get_running_loop().create_task(self._raise(self._rng.choice(serving)))
+            node = self._rng.choice(serving)
+            task = asyncio.get_running_loop().create_task(self._raise(node, self._absent(node)))
             self._raising[task] = None
             task.add_done_callback(self._raising.pop)
             return 0
@@ -54,8 +56,25 @@ class SimReleases:
         self._cluster.start(node)
         return 1
 
-    async def _raise(self, node: SimNode) -> None:
-        """What ``mainstem cluster set-feature mainstem.version 2`` does."""
+    def _absent(self, other: SimNode) -> SimNode | None:
+        """Kill a node of the current release, to be replaced when the level has been raised."""
+        if len(self._cluster.up()) < len(self._cluster.nodes) or self._rng.random() > ABSENT_CHANCE:
+            return None
+        found = [
+            node for node in self._cluster.up() if node is not other and node.levels == OWN_LEVELS
+        ]
+        if not found:
+            return None
+        absent = self._rng.choice(found)
+        absent.kill()
+        return absent
+
+    async def _raise(self, node: SimNode, absent: SimNode | None) -> None:
+        """What ``mainstem cluster set-feature mainstem.version 2`` does.
+
+        A node that was down meanwhile starts with the older release: nothing in its folder says
+        that the level was raised.
+        """
         level = {MAINSTEM_VERSION: OWN_LEVELS[1]}
         command = SetFeatures(node.catalogue.features_epoch, level)
         try:
@@ -65,3 +84,6 @@ class SimReleases:
             self._note(f"the level is not raised: {kind}")
         else:
             self._note("the level is raised")
+        if absent is not None and not absent.is_up:
+            absent.levels = LEVELS_OF_0_1
+            self._cluster.start(absent)

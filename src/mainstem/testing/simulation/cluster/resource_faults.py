@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mainstem.testing.simulation.cluster.node import SimNode
-from mainstem.testing.simulation.cluster.nodes import SimCluster
+from mainstem.testing.simulation.cluster.nodes import WATCHED, SimCluster, hand_over
 from mainstem.testing.simulation.cluster.oversize import SimOversize
 from mainstem.testing.simulation.cluster.releases import SimReleases
 from mainstem.testing.simulation.faulty_files import FileFault
@@ -22,6 +22,8 @@ FAULTS: Final = (
 RARE: Final = ("failed syncs", "failed reads")  # often one replica less would be too few
 FULL_S: Final = 15.0
 STALL_S: Final = 30.0
+STALLED_CHANCE: Final = 0.2  # of a disk to stall while another one does
+HAND_OVER_S: Final = 0.01  # how long a hand-over usually takes
 SYNCS_FAIL_S: Final = 10.0
 SHORT_S: Final = 4.0
 PAUSE_S: Final = 12.0
@@ -89,8 +91,18 @@ class SimResourceFaults:
         return len(nodes)
 
     def _stall(self) -> int:
-        node = self._rng.choice(list(self._cluster.nodes.values()))
-        self._cluster.loop.stall(node.id, self._rng.random() ** 2 * STALL_S)
+        """Stall a disk; in half of the cases that of a writer which is handing over its stream."""
+        loop, rng = self._cluster.loop, self._rng
+        if loop.stalled and rng.random() > STALLED_CHANCE:
+            return 0  # nothing is handed over while too few disks work
+        node, seconds = rng.choice(list(self._cluster.nodes.values())), rng.random() ** 2 * STALL_S
+        watched = [one for one in self._cluster.streams() if one.id in WATCHED]
+        if watched and rng.random() < 0.5:
+            writer = hand_over(self._cluster, rng.choice(watched))
+            if writer is not None:
+                loop.call_later(rng.random() * HAND_OVER_S, loop.stall, writer.id, seconds)
+                return 1
+        loop.stall(node.id, seconds)
         return 1
 
     def _fail_syncs(self) -> int:

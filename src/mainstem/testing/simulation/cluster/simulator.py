@@ -26,6 +26,7 @@ from mainstem.testing.simulation.cluster.clients import (
     Trace,
     WriterMetadata,
 )
+from mainstem.testing.simulation.cluster.end_offsets import SimEndOffsets
 from mainstem.testing.simulation.cluster.node_faults import SimNodeFaults
 from mainstem.testing.simulation.cluster.nodes import SimCluster
 from mainstem.testing.simulation.cluster.oversize import SimOversize
@@ -105,6 +106,8 @@ class ClusterSimulator:
             loop.create_task(self.clients.write_until_done(number)) for number in range(CLIENTS)
         ]
         tasks += [loop.create_task(self.clients.read_until_done())]
+        ends = SimEndOffsets(self.clients, cluster.writer)
+        tasks += [loop.create_task(ends.ask_until_done())]
         tasks += [loop.create_task(one.write_until_done()) for one in self.transactions]
         tasks += [loop.create_task(self.positions.commit_until_done())]
         tasks += [loop.create_task(self._committed.read_until_done())]

@@ -19,7 +19,7 @@ from mainstem.model.errors import ErrorCode, MainstemError, Unavailable
 from mainstem.model.records.batch import TRANSACTIONAL_MASK
 from mainstem.model.records.record import ProducerStamp, Record, batches_of, build_batch, records_of
 from mainstem.model.topic_name import TRANSACTION_STATE_TOPIC
-from mainstem.testing.simulation.cluster.clients import GuaranteeViolated
+from mainstem.testing.simulation.cluster.clients import GuaranteeViolated, is_damage
 from mainstem.testing.simulation.cluster.node import SimNode
 
 TOPIC: Final = "x"
@@ -28,6 +28,25 @@ TIMEOUT_MS: Final = 8_000
 
 # The node that writes a partition of a topic, or coordinates its groups, per client metadata.
 Find = Callable[[str, int], SimNode | None]
+
+
+class CachedFinder:
+    """Finds a node as clients do: the one that answered before, until it refuses or is silent."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._known: dict[tuple[str, int], SimNode] = {}
+
+    def __call__(self, topic: str, partition: int) -> SimNode | None:
+        """The node to ask."""
+        found = self._known.get((topic, partition)) or self._find(topic, partition)
+        if found is not None:
+            self._known[topic, partition] = found
+        return found
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Find the node again at the next request."""
+        self._known.pop((topic, partition), None)
 
 
 class TransactionOutcome(Enum):
@@ -44,6 +63,7 @@ class SimGroupOffsets:
     def __init__(self, rng: Random, find: Find, trace: Callable[[str], None]) -> None:
         self._rng = rng
         self._find = find
+        self._cached_find = CachedFinder(find)
         self._trace = trace
         self.tried = self.reached = 0
         self.is_done = False
@@ -73,7 +93,7 @@ class SimGroupOffsets:
 
     async def look(self) -> None:
         """Fetch the offset: acknowledged ones must be stored, attempted ones may be."""
-        found = await fetched(self._find, "plain")
+        found = await fetched(self._cached_find, "plain")
         if not self.reached <= found <= self.tried:
             raise GuaranteeViolated(f"an offset is {found}, not {self.reached} to {self.tried}")
         self.reached = found
@@ -86,6 +106,7 @@ class SimTransactions:
         self.id = f"transactions {number}"
         self._rng = rng
         self._find = find
+        self._cached_find = CachedFinder(find)
         self._trace = trace
         self.is_done = False
         self.outcomes: dict[int, TransactionOutcome] = {}
@@ -218,14 +239,14 @@ class SimTransactions:
             (one for one in self.moved if self.outcomes[one] is TransactionOutcome.COMMITTED),
             default=-1,
         )
-        found = await fetched(self._find, self.id)
+        found = await fetched(self._cached_find, self.id)
         if found < last or (found >= 0 and self.outcomes[found] is TransactionOutcome.ABORTED):
             raise GuaranteeViolated(f"the offset of {self.id} is {found}, not that of {last}")
 
     async def check_position(self, seen: set[bytes]) -> None:
         """Check, without faults, that the offset is that of the last visible transaction."""
         shown = [one for one in self.moved if self.values[one] <= seen]
-        found = await fetched(self._find, self.id)
+        found = await fetched(self._cached_find, self.id)
         if found != max(shown, default=-1):
             raise GuaranteeViolated(
                 f"the offset of {self.id} is {found}, not {max(shown, default=-1)}"
@@ -252,6 +273,7 @@ class CommittedReader:
         self._find = find
         self._clients = clients
         self.is_done = False
+        self._asked: SimNode | None = None
         self._seen: dict[tuple[int, int], bytes] = {}
         self._read_before: dict[tuple[int, int], tuple[bytes, list[tuple[int, int]]]] = {}
 
@@ -267,7 +289,7 @@ class CommittedReader:
                     client.check_seen(seen, is_end=False)
                     await client.look()
             except (MainstemError, TimeoutError) as error:
-                if not isinstance(error, MainstemError) or error.code is not ErrorCode.CORRUPT:
+                if not is_damage(error, self._asked):
                     _check_retriable(error)
 
     async def check_end(self) -> None:
@@ -291,7 +313,7 @@ class CommittedReader:
             await client.check_position(seen)
 
     def _read(self, partition: int) -> None:
-        node = self._find(TOPIC, partition)
+        node = self._asked = self._find(TOPIC, partition)
         if node is None or node.streams is None or node.process.is_paused:
             raise _no_node()
         reader = node.streams.reader(TOPIC, partition)
@@ -337,13 +359,18 @@ def _values(batch: bytes) -> list[tuple[int, bytes]]:
     return [(record.offset, record.value or b"") for record in records_of(batch)]
 
 
-async def fetched(find: Find, group: str) -> int:
+async def fetched(find: CachedFinder, group: str) -> int:
     """The committed offset of a group from its coordinator; -1 if none."""
     node = find(OFFSETS_TOPIC, 0)
     if node is None:
         raise _no_node()
-    fetching = partial(node.coordinators.groups.fetch_offsets, group, [(TOPIC, 0)], stable=True)
-    [found] = await node.serve(fetching)
+    try:
+        coordinator = node.coordinators.groups
+        fetching = partial(coordinator.fetch_offsets, group, [(TOPIC, 0)], stable=True)
+        [found] = await node.serve(fetching)
+    except (MainstemError, TimeoutError):
+        find.forget(OFFSETS_TOPIC, 0)
+        raise
     if found.outcome is not None:
         raise Unavailable(found.outcome, "an open transaction may move it")
     return found.committed.offset

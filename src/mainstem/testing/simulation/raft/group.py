@@ -66,6 +66,11 @@ class SimulatedLoop(VirtualLoop):
         """Stall the disk of a process for some time."""
         self._stalled[process] = self.now_s + seconds
 
+    @property
+    def stalled(self) -> int:
+        """How many disks are stalled."""
+        return sum(until_s > self.now_s for until_s in self._stalled.values())
+
     def end_stalls(self) -> None:
         """End all stalls and run the jobs that waited for them."""
         self._stalled.clear()
@@ -104,10 +109,11 @@ class LoopClock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.ahead_ms = 0  # how far the wall clock is ahead
 
     def wall_ms(self) -> int:
-        """Milliseconds since the start of the scenario."""
-        return int(self._loop.time() * 1_000)
+        """Milliseconds since the start of the scenario, by a clock that may be wrong."""
+        return int(self._loop.time() * 1_000) + self.ahead_ms
 
     def monotonic(self) -> float:
         """Seconds since the start of the scenario."""
@@ -184,6 +190,7 @@ class Node:
         self.on_role: Callable[[], None] = lambda: None
         self.on_fatal: Callable[[BaseException], None] = lambda _error: None
         self.context = copy_context()  # of its process
+        self.clock = LoopClock()
 
     def failed(self, error: BaseException) -> None:
         """Handle an error that ends the node."""
@@ -234,7 +241,7 @@ class RaftCluster:
         machine = self.new_machine(node)
         node.storage = RaftStorage(node.folder, segment_bytes=2_000, sync=node.disk.sync)
         durable = node.storage.open(node.initial_state)
-        clock = LoopClock()
+        clock = node.clock
         core = Raft(
             RaftSettings(node_id=node.id, append_bytes_max=4_000),
             durable,
@@ -300,6 +307,10 @@ class RaftCluster:
         """Drop all messages from and to a node."""
         for other in self.nodes:
             self.cut |= {(node.id, other), (other, node.id)}
+
+    def deafen(self, node: Node) -> None:
+        """Drop all messages to a node; those that it sends arrive."""
+        self.cut |= {(other, node.id) for other in self.nodes if other != node.id}
 
     def heal(self) -> None:
         """End all cuts and delays."""
