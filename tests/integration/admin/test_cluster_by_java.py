@@ -89,7 +89,7 @@ def test_partitions_are_reassigned_to_nodes_that_there_are(java: Java) -> None:
     assert java.ask("reassign", "t", 0).startswith("NoReassignmentInProgressException ")
     assert java.ask("reassign", "nowhere", 0, "1").startswith("UnknownTopicOrPartitionException ")
     refused = java.ask("reassign", "t", 0, "1,7")
-    assert refused == "InvalidReplicaAssignmentException there is no node 7"
+    assert refused == "InvalidReplicaAssignmentException unknown node 7"
     assert java.ask("reassign", "t", 0, "1,1").startswith("InvalidReplicaAssignmentException ")
 
 
