@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +24,14 @@ PATIENCE_MS = 1_800_000
 def dial(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), 20)
+
+
+def python_with_few_descriptors(folder: Path, descriptors: int) -> str:
+    """An interpreter, made in a folder, whose processes may have so many descriptors."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nulimit -n {descriptors}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return str(python)
 
 
 def resident_bytes(node: LocalNode) -> int:

@@ -107,7 +107,6 @@ ALLOWED_PROSE = {
     "amqp://guest:guest@": "the default login of AMQP clients",
     "`guest`": "the same",
     '"Knock"': "a tag on the wire",
-    "Hello, world": "a greeting",
     "alarm/door": "a topic of an example",
     "the guest about": "the guest system of a virtual machine",
 }

@@ -3,14 +3,13 @@
 import contextlib
 import http.client
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
 from confluent_kafka import Producer
-from tests.kit.attacks import IdleConnections, descriptors
+from tests.kit.attacks import IdleConnections, descriptors, python_with_few_descriptors
 from tests.kit.waiting import wait_until
 
 from mainstem.testing.local_node import LocalNode
@@ -23,12 +22,10 @@ LISTENERS = ("kafka", "amqp", "mqtt", "native", "http")
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[LocalNode]:
     """A node that may have a thousand descriptors."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    python = python_with_few_descriptors(tmp_path, DESCRIPTORS)
     enabled = ("amqp.enabled=true", "mqtt.enabled=true", "native.enabled=true")
     flags = [word for setting in enabled for word in ("--set", setting)]
-    with LocalNode(arguments=flags, python=str(python)) as made:
+    with LocalNode(arguments=flags, python=python) as made:
         yield made
         assert "Traceback" not in made.log_text(), made.log_tail()
         assert made.stop() == 0

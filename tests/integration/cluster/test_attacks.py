@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,13 @@ from random import Random
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from tests.kit.attacks import IdleConnections, ParkedFrames, descriptors, resident_bytes
+from tests.kit.attacks import (
+    IdleConnections,
+    ParkedFrames,
+    descriptors,
+    python_with_few_descriptors,
+    resident_bytes,
+)
 from tests.kit.waiting import wait_until
 from tests.unit.cluster.peers.relay import Relay, Way
 
@@ -114,10 +119,7 @@ class FewDescriptors(LocalCluster):
 
     def member(self, number: int, join: Sequence[str]) -> MemberNode:
         node = super().member(number, join)
-        python = self.folder / "python"
-        python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
-        python.chmod(0o755)
-        node.python = str(python)
+        node.python = python_with_few_descriptors(self.folder, DESCRIPTORS)
         return node
 
 

@@ -3,16 +3,15 @@
 import contextlib
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.integration.security.kit import ADMIN_PASSWORD, Client, SecureNode
+from tests.kit.attacks import descriptors, python_with_few_descriptors, resident_bytes
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -30,11 +29,8 @@ MIB = 1 << 20
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     """A node that may have a thousand descriptors and asks who is there."""
     folder = tmp_path_factory.mktemp("before-login")
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
     made = SecureNode(folder, "--set", "amqp.enabled=true", "--set", "mqtt.enabled=true")
-    made.python = str(python)
+    made.python = python_with_few_descriptors(folder, DESCRIPTORS)
     with made:
         yield made
         assert "Traceback" not in made.log_text(), made.log_tail()
@@ -57,7 +53,7 @@ class Newcomer:
         host, _, port = self._node.address("SASL_PLAINTEXT").rpartition(":")
         while not self._stop.wait(0.3):
             began_s = time.monotonic()
-            self.descriptors.append(len(list(Path(f"/proc/{self._node.pid}/fd").iterdir())))
+            self.descriptors.append(descriptors(self._node))
             try:
                 made = socket.create_connection((host, int(port)), 30, (ELSEWHERE, 0))
                 with Client.over(made) as client:
@@ -115,12 +111,6 @@ class Victim:
         self._stop.set()
         self._thread.join()
         self._consumer.close()
-
-
-def resident_mib(node: SecureNode) -> int:
-    status = Path(f"/proc/{node.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) // 1024
 
 
 def held(address: str, first: bytes, drip: bytes) -> int:
@@ -200,7 +190,7 @@ def wrong_passwords(node: SecureNode) -> object:
 def test_nobody_is_starved_by_those_who_have_not_logged_in(
     node: SecureNode, attack: Callable[[SecureNode], object]
 ) -> None:
-    before_mib = resident_mib(node)
+    before_mib = resident_bytes(node) // MIB
     with contextlib.closing(Victim(node)) as victim, contextlib.closing(Newcomer(node)) as newcomer:
         began_s = time.monotonic()
         outcome = attack(node)
@@ -210,14 +200,14 @@ def test_nobody_is_starved_by_those_who_have_not_logged_in(
         f"\n{attack.__name__}: {outcome} in {took_s:.1f} s; victim {len(times)} turns, "
         f"median {times[len(times) // 2] * 1000:.0f} ms, slowest {times[-1] * 1000:.0f} ms; "
         f"{len(newcomer.took_s)} logins, slowest {max(newcomer.took_s) * 1000:.0f} ms; "
-        f"{most} descriptors, {before_mib} -> {resident_mib(node)} MiB"
+        f"{most} descriptors, {before_mib} -> {resident_bytes(node) // MIB} MiB"
     )
     assert not victim.failed
     assert not newcomer.failed
     assert times[-1] < SLOWEST_S
     assert max(newcomer.took_s) < 2 * SLOWEST_S
     assert most < DESCRIPTORS
-    assert resident_mib(node) - before_mib < 100
+    assert resident_bytes(node) // MIB - before_mib < 100
     # The address that it came from gets in again as soon as it is over.
     wait_until(lambda: is_let_in(node))
 
